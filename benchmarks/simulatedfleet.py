@@ -18,7 +18,7 @@ from walsh_scrapy.policy.pacing import (
     WORKER_SECONDS,
     Exchange,
     HostTimes,
-    Watch,
+    TakeoverGuard,
 )
 
 DELAY = 1.0
@@ -56,7 +56,7 @@ class _Worker:
     service: float
     dies: float = float("inf")
     frontier: Frontier[str] = field(default_factory=Frontier)
-    watch: Watch = field(default_factory=Watch)
+    watch: TakeoverGuard = field(default_factory=TakeoverGuard)
     remaining: dict[str, int] = field(default_factory=dict)  #: requests, by host that it owns
     in_flight: str = ""
     beats_at: float = 0.0
@@ -143,7 +143,7 @@ class Simulation:
 
     def _take_one(self, worker: _Worker, now: float) -> None:
         """Own the next host in the order of a run's start, with all its work."""
-        if self._orphans and self._orphans[0][0] < min(now, worker.watch.decides_until):
+        if self._orphans and self._orphans[0][0] < min(now, worker.watch.may_take_over_until):
             host = heapq.heappop(self._orphans)[1]
         elif self._agenda:
             host = self._agenda.pop()

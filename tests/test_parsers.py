@@ -32,7 +32,7 @@ from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy import urls
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
+from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS, parse_retry_after
 from walsh_scrapy.policy.blocklist import (
     Blocklist,
     Entry,
@@ -44,7 +44,7 @@ from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.urls import (
-    LONGEST_FOLLOWED,
+    MAX_FOLLOWED_CHARACTERS,
     canonical_url,
     host_of,
     is_private_host,
@@ -270,7 +270,7 @@ def retry_after(body: bytes) -> None:
     for text in (body.decode("latin-1"), body.decode("utf-8", "replace")):
         seconds = parse_retry_after(text, AT)
         if seconds is not None:
-            assert 0 <= seconds <= LONGEST_SECONDS
+            assert 0 <= seconds <= MAX_WAIT_SECONDS
             assert AT + timedelta(seconds=seconds) >= AT
 
 
@@ -278,7 +278,7 @@ def freshness(body: bytes) -> None:
     """The headers of a cache, one a line, ask for a time from 0 on."""
     lines = (*body.decode("latin-1").split("\n"), *[None] * 5)
     seconds = Freshness(*lines[:5]).lifetime(AT.timestamp())
-    assert 0 <= seconds <= 300 * LONGEST_SECONDS
+    assert 0 <= seconds <= 300 * MAX_WAIT_SECONDS
 
 
 def duration(body: bytes) -> None:
@@ -342,7 +342,7 @@ def reference(body: bytes) -> None:
         assert target.isascii()
         assert target.isprintable()
         assert " " not in target
-        assert len(target) <= LONGEST_FOLLOWED
+        assert len(target) <= MAX_FOLLOWED_CHARACTERS
         assert origin_of(target).startswith(("http://", "https://"))
         assert resolve_reference(target, target.encode()) == target
 

@@ -20,7 +20,7 @@ from scrapy.settings import SettingsAttribute
 from scrapy.utils.project import data_path
 
 from walsh_scrapy import identity
-from walsh_scrapy.policy.backoff import LEAST_CAP
+from walsh_scrapy.policy.backoff import MIN_CAP_FACTOR
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.robots.robotstxt import token_of
 
@@ -389,8 +389,8 @@ def _check_walsh_research(options: Options) -> None:
     Its promises need a retry, and holds that grow and have jitter (R5). Its blocklist cannot be
     switched off, because site owners opt out there (R3).
     """
-    min_cap = LEAST_CAP * options.backoff_base
-    cap = f"at least {min_cap:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+    min_cap = MIN_CAP_FACTOR * options.backoff_base
+    cap = f"at least {min_cap:g} ({MIN_CAP_FACTOR:g} times {PREFIX}BACKOFF_BASE)"
     blocklist = "the URL of a blocklist, because site owners opt out there,"
     for name, is_allowed, expected in (
         ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),

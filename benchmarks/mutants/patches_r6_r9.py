@@ -84,7 +84,7 @@ from dataclasses import replace
             return frozenset(each.key for each in found)"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
-        Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
+        Patch("walsh_scrapy/state/sources.py", "_given", "min(least, MAX_WAIT_SECONDS)",
               "min(least, 3600.0)"),
     )),
     Mutant("every-unseen", "R8", "does not see a changed `every` if nothing else changed", (

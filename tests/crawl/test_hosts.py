@@ -218,7 +218,7 @@ def reason_after(*ends, gave_up=False):
         if isinstance(end, int):
             streaks.record_answer(HOST_CONTEXT, f"http://{HOST_CONTEXT}{path}", end, rank)
         else:
-            streaks.record_silence(HOST_CONTEXT, rank, timed_out=end == TIMED_OUT)
+            streaks.record_no_response(HOST_CONTEXT, rank, timed_out=end == TIMED_OUT)
     assert streaks.reason("www.dead.example", rank) is None
     return streaks.reason(HOST_CONTEXT, rank, gave_up=gave_up)
 

@@ -23,7 +23,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy import pacing as pacing_policy
-from walsh_scrapy.policy.pacing import Watch
+from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
@@ -172,7 +172,7 @@ class ShortBeats(Extension):
     def __init__(self, _crawler):
         ownership.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
         hosts.BEAT_SECONDS = self.seconds / 6
-        Watch._LONGEST_GAP = self.seconds / 3
+        TakeoverGuard._MAX_GAP_SECONDS = self.seconds / 3
 
 
 class UnansweredCommits(Extension):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import cases
 from walsh_scrapy.policy.backoff import (
-    LONGEST_SECONDS,
+    MAX_WAIT_SECONDS,
     Backoff,
     NextStep,
     backoff_delay,
@@ -34,9 +34,9 @@ MOMENTS = st.datetimes(
     "value",
     "seconds",
     more=[
-        ("9" * 5000, LONGEST_SECONDS),
-        ("9" * 5000 + ".5 h", LONGEST_SECONDS),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_SECONDS),
+        ("9" * 5000, MAX_WAIT_SECONDS),
+        ("9" * 5000 + ".5 h", MAX_WAIT_SECONDS),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", MAX_WAIT_SECONDS),
     ],
 )
 def test_retry_after(value, seconds):
@@ -86,7 +86,7 @@ def test_every_date_in_every_form_is_its_distance(now, when):
 
 @given(st.integers(0, 10**9) | st.integers(10**14, 10**40))
 def test_any_number_of_seconds_is_kept(seconds):
-    assert parse_retry_after(str(seconds), NOW) == min(float(seconds), LONGEST_SECONDS)
+    assert parse_retry_after(str(seconds), NOW) == min(float(seconds), MAX_WAIT_SECONDS)
 
 
 YEAR = 366 * 86_400

@@ -10,8 +10,8 @@ from scrapy.http import Response
 from tests.helpers import cases
 from walsh_scrapy.crawl.outcome import freshness_of
 from walsh_scrapy.metadata.entries import Feed
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS
-from walsh_scrapy.policy.freshness import LONGEST_REVISIT, Freshness, UpdateHints, not_before
+from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
+from walsh_scrapy.policy.freshness import MAX_REVISIT_SECONDS, Freshness, UpdateHints, not_before
 
 HOUR, DAY = 3600.0, 86_400.0
 #: A Thursday at noon.
@@ -103,10 +103,10 @@ def test_no_source_asks_for_a_visit_too_early_nor_after_the_latest_time(
     server_interval, hints, operator_interval, failures
 ):
     """With any hours and days to skip: not before the longest interval, and within 30 days."""
-    longest = max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
+    longest = max(MAX_REVISIT_SECONDS, min(operator_interval, MAX_WAIT_SECONDS))
     found = not_before(NOW, server_interval, hints, operator_interval, failures)
     assert NOW + min(max(server_interval, hints.interval), longest) <= found <= NOW + longest
-    doubled = min(operator_interval, LONGEST_SECONDS) * 2.0 ** max(failures - 1, 0)
+    doubled = min(operator_interval, MAX_WAIT_SECONDS) * 2.0 ** max(failures - 1, 0)
     due = max(found, NOW + min(doubled, longest))
     if due < NOW + longest:
         assert hints.opens(due) == due

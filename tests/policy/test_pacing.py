@@ -12,15 +12,15 @@ from tests.helpers import cases
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
-    LONGEST_EXCHANGE,
-    LONGEST_FOR_BLOCKLIST,
+    MAX_BLOCKLIST_WAIT_SECONDS,
+    MAX_EXCHANGE_SECONDS,
     NO_HOLD,
     QUIET_SECONDS,
     Exchange,
     Hold,
     HostTimes,
     PaceBy,
-    Watch,
+    TakeoverGuard,
     delay_after,
     longest_wait,
     unreachable_hold,
@@ -73,7 +73,7 @@ def test_a_request_that_the_blocklist_needs_waits_for_a_day_at_most(
     host, rank, for_blocklist, is_bounded
 ):
     most = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
-    assert most == (LONGEST_FOR_BLOCKLIST if is_bounded else math.inf)
+    assert most == (MAX_BLOCKLIST_WAIT_SECONDS if is_bounded else math.inf)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
 
 def test_a_request_in_flight_before_a_jump_back_ends_in_bounded_time():
     times = HostTimes(in_flight_until=NOW).with_clock_at(50.0)
-    assert times.in_flight_until == 50.0 + LONGEST_EXCHANGE
+    assert times.in_flight_until == 50.0 + MAX_EXCHANGE_SECONDS
     assert HostTimes(deferred_at=NOW).with_clock_at(50.0).deferred_at == 50.0
     lifted = HostTimes(hold_since=NOW)
     assert lifted.with_clock_at(50.0).hold_until == 0.0
@@ -259,12 +259,12 @@ def test_an_unreachable_name_counts_for_nothing_in_its_domain():
 def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
     """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
     held = HostTimes(request_ended_at=900.0, delay=1e10).held(1000.0, Hold(1e10))
-    assert held.ready_at(1e10, LONGEST_FOR_BLOCKLIST) == 1000.0 + DAY
+    assert held.ready_at(1e10, MAX_BLOCKLIST_WAIT_SECONDS) == 1000.0 + DAY
     assert held.ready_at(1.0) == 1e10 + 1000.0
     operator = HostTimes(request_ended_at=900.0, operator_delay=3 * DAY)
-    assert operator.ready_at(0.0, LONGEST_FOR_BLOCKLIST) == 900.0 + 3 * DAY
+    assert operator.ready_at(0.0, MAX_BLOCKLIST_WAIT_SECONDS) == 900.0 + 3 * DAY
     short = HostTimes(request_ended_at=900.0, delay=10.0).held(1000.0, Hold(600.0))
-    assert short.ready_at(1.0, LONGEST_FOR_BLOCKLIST) == short.ready_at(1.0)
+    assert short.ready_at(1.0, MAX_BLOCKLIST_WAIT_SECONDS) == short.ready_at(1.0)
 
 
 @cases("statuses", "delay", "wanted", more=[((502,) * 5000, 1.0, 300.0)])
@@ -294,17 +294,17 @@ class TestWatch:
     """Which process may take hosts from owners that no longer beat."""
 
     def watch(self, *beats):
-        """Watch with beats at these true times, or pairs of database's and true time."""
-        watch = Watch()
+        """TakeoverGuard with beats at these true times, or pairs of database's and true time."""
+        watch = TakeoverGuard()
         for beat in beats:
             now, moment = beat if isinstance(beat, tuple) else (beat, beat)
             watch.see(1e9 + now, moment)
         return watch
 
     def test_it_judges_after_45_seconds_of_beats(self):
-        assert self.watch().decides_until == 0.0
-        assert self.watch(*range(0, 45, 5)).decides_until == 0.0
-        assert self.watch(*range(0, 50, 5)).decides_until == 1e9 + 55.0
+        assert self.watch().may_take_over_until == 0.0
+        assert self.watch(*range(0, 45, 5)).may_take_over_until == 0.0
+        assert self.watch(*range(0, 50, 5)).may_take_over_until == 1e9 + 55.0
 
     @pytest.mark.parametrize(
         "gap",
@@ -317,9 +317,9 @@ class TestWatch:
     )
     def test_a_gap_begins_its_45_seconds_anew(self, gap):
         beats = range(0, 45 if gap[0] == 55 else 50, 5)
-        assert self.watch(*beats, *gap).decides_until == 0.0
+        assert self.watch(*beats, *gap).may_take_over_until == 0.0
 
 
-@cases("exchange", "is_calm")
-def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_calm):
-    assert Exchange(delay=1.0, **exchange).is_calm is is_calm
+@cases("exchange", "is_plain_answer")
+def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_plain_answer):
+    assert Exchange(delay=1.0, **exchange).is_plain_answer is is_plain_answer

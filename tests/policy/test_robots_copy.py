@@ -11,7 +11,7 @@ from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.copy import (
     ALLOW_ALL,
     DISALLOW_ALL,
-    MOST_SKEW,
+    MAX_CLOCK_SKEW_SECONDS,
     UNREACHABLE_TTL,
     RobotsCopy,
     RobotsFile,
@@ -36,15 +36,15 @@ HOUR = 3600.0
 @pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])
 def test_a_response_is_obeyed_under_every_policy(policy):
     copy = copy_after(None, 0.0, 200, "good", GOOD)
-    assert copy.body_in_force(policy, now=10.0) == GOOD
+    assert copy.active_body(policy, now=10.0) == GOOD
     missing = copy_after(copy, 20.0, 404, "unavailable", b"<html>gone</html>")
-    assert missing.body_in_force(policy, now=30.0) == ALLOW_ALL
+    assert missing.active_body(policy, now=30.0) == ALLOW_ALL
 
 
 @pytest.mark.parametrize("policy", ["allow", "disallow"])
 def test_after_a_failure_the_last_good_copy_decides_however_old(policy):
     copy = copy_after(copy_after(None, 0.0, 200, "good", GOOD), 300 * DAY, 503, "unreachable", b"")
-    assert copy.body_in_force(policy, now=400 * DAY) == GOOD
+    assert copy.active_body(policy, now=400 * DAY) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_after_a_failure_the_last_good_copy_decides_however_old(policy):
 )
 def test_without_a_good_copy_the_policy_decides(policy, body):
     copy = copy_after(None, 0.0, None, "unreachable", b"")
-    assert copy.body_in_force(policy, now=60.0) == body
+    assert copy.active_body(policy, now=60.0) == body
 
 
 @cases("body", "status", "hours", "in_force")
@@ -63,7 +63,7 @@ def test_phases_count_from_the_first_failure(body, status, hours, in_force):
     now = HOUR + hours * HOUR
     last = copy_after(first, now, status or None, "unreachable", b"")
     bodies = {"copy": first.body, "nothing": None, "everything": ALLOW_ALL}
-    assert last.body_in_force("phased", now) == bodies[in_force]
+    assert last.active_body("phased", now) == bodies[in_force]
     assert RobotsFile.read(last, "bot", "phased", now).is_deferred == (in_force == "nothing")
 
 
@@ -71,8 +71,8 @@ def test_an_answer_ends_the_phases():
     failing = copy_after(copy_after(None, 0.0, 200, "good", GOOD), DAY, 500, "unreachable", b"")
     answered = copy_after(failing, 2 * DAY, 304, "unchanged", b"")
     again = copy_after(answered, 3 * DAY, 500, "unreachable", b"")
-    assert again.body_in_force("phased", 3 * DAY + 11 * HOUR) is None
-    assert again.body_in_force("phased", 3 * DAY + 12 * HOUR) == GOOD
+    assert again.active_body("phased", 3 * DAY + 11 * HOUR) is None
+    assert again.active_body("phased", 3 * DAY + 12 * HOUR) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
     copy = copy_after(None, 1000.0, 200, "good", GOOD)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
-    assert copy.is_usable(1000.0 - MOST_SKEW, ttl=DAY), "another process wrote it"
-    assert not copy.is_usable(999.0 - MOST_SKEW, ttl=DAY), "the clock was set back"
+    assert copy.is_usable(1000.0 - MAX_CLOCK_SKEW_SECONDS, ttl=DAY), "another process wrote it"
+    assert not copy.is_usable(999.0 - MAX_CLOCK_SKEW_SECONDS, ttl=DAY), "the clock was set back"
     failed = copy_after(copy, 1000.0, 503, "unreachable", b"")
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
@@ -103,10 +103,12 @@ def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
 @pytest.mark.parametrize("requested_at", [None, 999.9, 1000.2])
 def test_a_copy_that_no_request_has_followed_counts_for_longer(requested_at):
     copy = copy_after(None, 1000.0, 200, "good", GOOD)
-    assert copy.is_awaited(1000.0 + 3 * DAY - 1, 3 * DAY, requested_at)
-    assert not copy.is_awaited(1000.0 + 3 * DAY, 3 * DAY, requested_at)
-    assert not copy.is_awaited(999.0 - MOST_SKEW, 3 * DAY, requested_at), "the clock was set back"
-    assert not copy.is_awaited(1001.0, 3 * DAY, 1001.0), "its host was asked since"
+    assert copy.is_valid_unused(1000.0 + 3 * DAY - 1, 3 * DAY, requested_at)
+    assert not copy.is_valid_unused(1000.0 + 3 * DAY, 3 * DAY, requested_at)
+    assert not copy.is_valid_unused(999.0 - MAX_CLOCK_SKEW_SECONDS, 3 * DAY, requested_at), (
+        "the clock was set back"
+    )
+    assert not copy.is_valid_unused(1001.0, 3 * DAY, 1001.0), "its host was asked since"
 
 
 @pytest.mark.parametrize("failing_since", [None, 5.0])
@@ -114,13 +116,13 @@ def test_a_meaningless_answer_never_replaces_a_good_copy(failing_since):
     good = replace(copy_after(None, 0.0, 200, "good", GOOD), failing_since=failing_since)
     kept = copy_after(good, 2 * DAY, 302, "meaningless", b"")
     assert kept == replace(good, requested_at=2 * DAY, status=302)
-    assert kept.body_in_force("allow", 2 * DAY) == GOOD
+    assert kept.active_body("allow", 2 * DAY) == GOOD
     nothing = copy_after(None, 0.0, 304, "meaningless", b"?")
-    assert nothing.body_in_force("disallow", 1.0) == ALLOW_ALL
+    assert nothing.active_body("disallow", 1.0) == ALLOW_ALL
     failing = copy_after(
         copy_after(None, 0.0, 503, "unreachable", b""), 1.0, 304, "meaningless", b""
     )
-    assert failing.body_in_force("disallow", 1.0) == ALLOW_ALL
+    assert failing.active_body("disallow", 1.0) == ALLOW_ALL
 
 
 def test_a_304_renews_the_copy_for_another_day():

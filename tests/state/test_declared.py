@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Double, literal, select, update
 
 from tests.helpers.records import commit, entry_of
-from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
+from walsh_scrapy.policy.freshness import CLOCK_SKEW, MAX_REVISIT_SECONDS, NEVER
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.declaration import RunDeclaration, part_number
 from walsh_scrapy.sources.loading import load_sources
@@ -175,7 +175,7 @@ def is_due_by(record, every, revisit, now):
         return record.visited_at + revisit, "operator"
     least = max(revisit, every)
     doubled = least * 2.0 ** max(record.failures - 1, 0)
-    by_operator = record.visited_at + min(doubled, max(least, LONGEST_REVISIT))
+    by_operator = record.visited_at + min(doubled, max(least, MAX_REVISIT_SECONDS))
     if record.not_before > by_operator:
         return record.not_before, "asked"
     return by_operator, "operator"
@@ -183,7 +183,7 @@ def is_due_by(record, every, revisit, now):
 
 def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     """Each combination of what decides, at and next to the moments at which it matters."""
-    ages = [-CLOCK_SKEW - 1, -CLOCK_SKEW, 0.0, DAY - 1, DAY, 2 * DAY, LONGEST_REVISIT, 41 * DAY]
+    ages = [-CLOCK_SKEW - 1, -CLOCK_SKEW, 0.0, DAY - 1, DAY, 2 * DAY, MAX_REVISIT_SECONDS, 41 * DAY]
     records = [
         (SourceRecord(
             url=f"http://h.example/{number}", kind="feed", visited_at=age and NOW - age,

@@ -17,7 +17,7 @@ from tests.helpers import records
 from tests.helpers.records import RECORD, SOURCE, entry_of
 from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
+from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.hoststore import HostStore
@@ -143,7 +143,7 @@ def test_an_exchange_lasts_an_hour_at_most(engine, now):
     run(engine, take, HOST, US)
     ask = RequestLimits(1.0, 1e9)
     begun = run(engine, begin, HOST, US, ask).host
-    assert begun.times.in_flight_until - now[0] == ask.allowed == LONGEST_EXCHANGE
+    assert begun.times.in_flight_until - now[0] == ask.allowed == MAX_EXCHANGE_SECONDS
 
 
 @pytest.mark.empty

@@ -29,7 +29,7 @@ from sqlalchemy import update as updated
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import (
     Exchange,
-    Watch,
+    TakeoverGuard,
     delay_after,
 )
 from walsh_scrapy.state.overrides import release_hold, set_operator_delay
@@ -111,7 +111,7 @@ class Body:
 
     worker: Worker
     program: object = None
-    watch: Watch = field(default_factory=Watch)
+    watch: TakeoverGuard = field(default_factory=TakeoverGuard)
     is_suspended: bool = False
     woke_at: float = -math.inf
     beat_at: float = -math.inf
@@ -235,7 +235,7 @@ class Machine(RuleBasedStateMachine):
 
     def taking(self, body, host):
         def work(connection, _again):
-            permission = take(connection, host, body.worker, body.watch.decides_until)
+            permission = take(connection, host, body.worker, body.watch.may_take_over_until)
             if permission.status != "ready":
                 return None
             self.notes.append(lambda: self.took(body, host))

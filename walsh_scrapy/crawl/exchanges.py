@@ -311,7 +311,7 @@ class Exchanges:
             retry_after=None if response is None else self._requested_wait(response),
             for_robots=rank_of(request) is Rank.ROBOTS,
             unreachable=isinstance(error, Unreachable) and not is_of_origin,
-            is_blameless=is_of_origin or isinstance(error, StoodStill | ProxyTrouble),
+            is_ignored=is_of_origin or isinstance(error, StoodStill | ProxyTrouble),
         )
 
     def _requested_wait(self, response: Response) -> float | None:

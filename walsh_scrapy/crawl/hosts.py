@@ -31,7 +31,7 @@ from walsh_scrapy.crawl.transactions import (
     Writes,
 )
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
@@ -99,7 +99,7 @@ class Hosts:
         self._worker = Worker(uuid4().hex, context.started_at)
         urls = context.options.blocklist_url, context.options.blocklist_schema_url
         self._of_blocklist = frozenset(context.host(url) for url in urls if url)
-        self._watch = Watch()
+        self._watch = TakeoverGuard()
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._owned: dict[str, OwnedHost] = {}
         self._in_flight: dict[Request, _InFlight] = {}
@@ -153,7 +153,9 @@ class Hosts:
             self._state.read(read)
         elif host not in self._owned:
             moment = self._context.moment()
-            take = Take(self._state.robots, host, self._worker, self._watch.decides_until, read)
+            take = Take(
+                self._state.robots, host, self._worker, self._watch.may_take_over_until, read
+            )
             status, found = self._state.write(take)
             self._watch.see(found.now, moment)
             _tell_clock(host, found)
@@ -359,7 +361,7 @@ class Hosts:
             return HostSnapshot(times, now)
         owned.times, owned.end, owned.is_busy = times, end, False
         is_longer = times.delay > max(known.delay, self._context.options.min_interval)
-        if not exchange.is_calm or is_longer or owned.is_needless:
+        if not exchange.is_plain_answer or is_longer or owned.is_needless:
             self._write_pending(host, subject)
         return HostSnapshot(times, now)
 

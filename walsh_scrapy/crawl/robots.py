@@ -42,8 +42,8 @@ from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.robots.copy import (
-    LONGEST_AWAITED,
-    LONGEST_IN_RUN,
+    MAX_UNUSED_IN_RUN_SECONDS,
+    MAX_UNUSED_SECONDS,
     AccessResult,
     RobotsCopy,
     RobotsFile,
@@ -116,11 +116,13 @@ class RobotsCache:
         if file is None or self._is_fresh(file):
             return file
         copy, options = file.copy, self._context.options
-        longest = LONGEST_IN_RUN if copy.requested_at >= self._context.started_at else 0.0
+        longest = (
+            MAX_UNUSED_IN_RUN_SECONDS if copy.requested_at >= self._context.started_at else 0.0
+        )
         if file.own_wait(copy.requested_at) > options.max_wait and file.allows(url):
-            longest = LONGEST_AWAITED
+            longest = MAX_UNUSED_SECONDS
         last_end = self._hosts.last_end(self._context.host(origin)) if longest else None
-        return file if copy.is_awaited(self._context.clock.now(), longest, last_end) else None
+        return file if copy.is_valid_unused(self._context.clock.now(), longest, last_end) else None
 
     def _is_fresh(self, file: RobotsFile) -> bool:
         if file.is_deferred:

@@ -61,13 +61,13 @@ class Take:
         store: RobotsStore,
         host: str,
         worker: Worker,
-        decides_until: float,
+        may_take_over_until: float,
         read: Callable[[Connection], object] | None,
     ) -> None:
         self._store = store
         self._host = host
         self._worker = worker
-        self._decides_until = decides_until
+        self._decides_until = may_take_over_until
         self._read = read
         self.copies: dict[str, RobotsCopy | None] = {}
 

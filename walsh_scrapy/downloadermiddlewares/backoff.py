@@ -100,7 +100,7 @@ class BackoffMiddleware(Component):
                 return None
             is_slow = isinstance(outcome, TooSlow)
             timed_out = isinstance(outcome, DownloadTimeoutError)
-            self._streaks.record_silence(host, rank, timed_out=timed_out, is_slow=is_slow)
+            self._streaks.record_no_response(host, rank, timed_out=timed_out, is_slow=is_slow)
             self._defer_host_after_failures(request)
             if rank is not Rank.ROBOTS:
                 return None

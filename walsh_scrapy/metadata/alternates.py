@@ -16,7 +16,7 @@ from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
 from walsh_scrapy.policy.urls import (
-    MOST_ANNOUNCED,
+    MAX_ANNOUNCED,
     canonical_url,
     resolve_reference,
     wire_url,
@@ -222,4 +222,4 @@ def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
     """
     found = markdown_alternates(links, url)
     others = (each for each in found if each != url and not is_dump(each))
-    return tuple(islice(others, MOST_ANNOUNCED))
+    return tuple(islice(others, MAX_ANNOUNCED))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 from walsh_scrapy.metadata.encoding import REPLACEMENT
 from walsh_scrapy.metadata.text import one_line
-from walsh_scrapy.policy.freshness import LONGEST_REVISIT, UpdateHints
+from walsh_scrapy.policy.freshness import MAX_REVISIT_SECONDS, UpdateHints
 from walsh_scrapy.policy.urls import canonical_url, host_of
 
 
@@ -84,7 +84,7 @@ class Feed:
         if self.update_period or self.update_frequency:  # each has a default if the other is set
             period = _PERIODS[self.update_period or "daily"]
             syndicated = period / (self.update_frequency or 1)
-        expired = LONGEST_REVISIT if self.expired else 0.0
+        expired = MAX_REVISIT_SECONDS if self.expired else 0.0
         interval = max((self.ttl or 0.0) * 60.0, syndicated, expired)
         return UpdateHints(interval, self.skip_hours, self.skip_days)
 

@@ -19,10 +19,10 @@ RETRIED_STATUSES: Final = frozenset({429, 503})
 #: The statuses of a server that has a problem. Each one in a row doubles the delay of its host.
 SERVER_ERRORS: Final = frozenset({500, 502, 504})
 #: Longer waits are cut to this one: 100 years, which can still be added to a date.
-LONGEST_SECONDS: Final = 36_525 * 86_400.0
+MAX_WAIT_SECONDS: Final = 36_525 * 86_400.0
 
 #: The minimum of cap / base that leaves room for one doubling (2) and for jitter (1.5).
-LEAST_CAP: Final = 3.0
+MIN_CAP_FACTOR: Final = 3.0
 _JITTER: Final = 0.5  # adds up to half of a delay; never shortens it: early retries are impolite
 #: Shorter items of a list are not tried as dates, so a header of 60,000 items takes milliseconds.
 _MIN_DATE_CHARACTERS: Final = 20
@@ -55,14 +55,14 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
     - a list of these, of which the longest wait counts. Several headers are joined by line feeds.
 
     Returns 0.0 for a moment in the past, None for a value that cannot be read, and at most
-    `LONGEST_SECONDS`. Never raises.
+    `MAX_WAIT_SECONDS`. Never raises.
     """
     times: list[float] = []
     for line in value.split("\n"):
         for item in set(LIST_COMMA.split(line)):  # a hostile list may repeat one 60,000 times
             seconds = _parse_item(item.strip(" \t\"'"), now)
             if seconds is not None:
-                times.append(min(max(0.0, seconds), LONGEST_SECONDS))
+                times.append(min(max(0.0, seconds), MAX_WAIT_SECONDS))
     return max(times, default=None)
 
 
@@ -103,7 +103,7 @@ def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> floa
 
     The delay is `base` x 2^attempt plus jitter, and at most `cap`. Jitter is random, and up to half
     of the delay. The delay without jitter is at most two thirds of the cap, so that delays at the
-    cap differ too. A cap below `LEAST_CAP` times the base leaves less room for jitter.
+    cap differ too. A cap below `MIN_CAP_FACTOR` times the base leaves less room for jitter.
     """
     doublings = min(max(attempt, 0), 1000)  # 2.0 ** 1024 raises OverflowError
     max_delay = max(base, cap / (1 + _JITTER))

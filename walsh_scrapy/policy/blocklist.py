@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 #: The limits of `Blocklist.refresh`.
-SHORTEST_REFRESH: Final = timedelta(minutes=1)
-LONGEST_REFRESH: Final = timedelta(days=7)
+MIN_REFRESH: Final = timedelta(minutes=1)
+MAX_REFRESH: Final = timedelta(days=7)
 #: The `Blocklist.refresh` of a document whose own value is not a duration.
 DEFAULT_REFRESH: Final = "PT6H"
 
 #: The maximum length of a reason, or of the date of an opt-out. The rest is cut.
-LONGEST_REASON: Final = 200
+MAX_REASON_CHARACTERS: Final = 200
 
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:]+")
 #: A domain that `host_of` would return unchanged, so that it need not be called. The last label
@@ -243,7 +243,7 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
             refresh = parse_duration(DEFAULT_REFRESH)
     else:
         refresh = Blocklist.EMPTY.refresh
-    return document, min(max(refresh, SHORTEST_REFRESH), LONGEST_REFRESH), problem
+    return document, min(max(refresh, MIN_REFRESH), MAX_REFRESH), problem
 
 
 def _entry_of(item: dict[str, Any]) -> Entry | None:
@@ -268,7 +268,7 @@ def _display(text: object) -> str:
 
 @lru_cache(maxsize=64)  # most entries of a list have the same reason, and share one string
 def _cached_display(text: str) -> str:
-    return cut(for_others(printable(storable(text))), LONGEST_REASON)
+    return cut(for_others(printable(storable(text))), MAX_REASON_CHARACTERS)
 
 
 def _mapped_ipv4(host: str) -> str:

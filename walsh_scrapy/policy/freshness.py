@@ -22,16 +22,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS, requested_wait
+from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS, requested_wait
 from walsh_scrapy.policy.durations import parse_http_date
-from walsh_scrapy.policy.urls import LONGEST_DECLARED
+from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: The maximum time until a source is due again, in seconds, whatever feed and server ask for and
 #: however often visits failed. Only the operator's interval may be longer.
-LONGEST_REVISIT: Final = 30 * 86_400.0
+MAX_REVISIT_SECONDS: Final = 30 * 86_400.0
 #: The due time of a source that is gone (410), until the operator resumes it.
 NEVER: Final = math.inf
 
@@ -126,7 +126,7 @@ class Freshness:
 
 
 def _number(digits: str) -> float:
-    return min(float(digits), LONGEST_SECONDS)
+    return min(float(digits), MAX_WAIT_SECONDS)
 
 
 def not_before(
@@ -143,8 +143,8 @@ def not_before(
     that the feed skips, it is the end of that time. Each failure in a row after the first doubles
     the operator's interval, as in SQL (`state.tables.Due`).
     """
-    operator_interval = min(operator_interval, LONGEST_SECONDS)
-    max_wait = max(LONGEST_REVISIT, operator_interval)
+    operator_interval = min(operator_interval, MAX_WAIT_SECONDS)
+    max_wait = max(MAX_REVISIT_SECONDS, operator_interval)
     wait = min(max(server_interval, hints.interval), max_wait)
     doubled = operator_interval * 2.0 ** min(max(failures - 1, 0), 40)
     due = ended + max(wait, min(doubled, max_wait))
@@ -179,7 +179,7 @@ def permanent_targets(urls: Sequence[str], statuses: Sequence[int]) -> tuple[str
     """
     targets: list[str] = []
     for target, status in zip(urls[1:], statuses, strict=True):
-        if status not in PERMANENT or len(target) > LONGEST_DECLARED:
+        if status not in PERMANENT or len(target) > MAX_DECLARED_CHARACTERS:
             break
         targets.append(target)
     return tuple(targets)

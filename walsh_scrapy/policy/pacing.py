@@ -34,7 +34,7 @@ _DAY: Final = 86_400.0
 #: Seconds from the timeout of a request to its `HostTimes.in_flight_until`.
 MARGIN: Final = 5.0
 #: The maximum duration of an exchange. A later `in_flight_until` comes from a wrong clock.
-LONGEST_EXCHANGE: Final = 3600.0
+MAX_EXCHANGE_SECONDS: Final = 3600.0
 #: Seconds between two beats of a worker, which show that it lives.
 BEAT_SECONDS: Final = 5.0
 #: Seconds until a host that another worker owns is tried again.
@@ -45,10 +45,10 @@ WORKER_SECONDS: Final = 45.0
 #: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
 QUIET_SECONDS: Final = 1800.0
 #: The maximum hold of an unreachable host: 30 days, as for a source that fails.
-LONGEST_UNREACHABLE: Final = 30 * _DAY
+MAX_UNREACHABLE_SECONDS: Final = 30 * _DAY
 #: The maximum wait for a request for the blocklist, in seconds. A longer delay or hold of its host
 #: must not keep new opt-outs from this crawl (R3).
-LONGEST_FOR_BLOCKLIST: Final = _DAY
+MAX_BLOCKLIST_WAIT_SECONDS: Final = _DAY
 #: After this many timeouts in a row the other requests of a host are deferred.
 MAX_TIMEOUTS: Final = 2
 #: After 403 for this many different URLs in a row the host bans the bot, so the rest is deferred.
@@ -94,7 +94,7 @@ def longest_wait(
     robots.txt of another host, to which the blocklist redirects.
     """
     is_needed = for_blocklist or (rank is Rank.ROBOTS and host in list_hosts)
-    return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR or is_needed else math.inf
+    return MAX_BLOCKLIST_WAIT_SECONDS if rank is Rank.OPERATOR or is_needed else math.inf
 
 
 def slowed(delay: float, server_errors: int, max_delay: float) -> float:
@@ -111,7 +111,7 @@ def unreachable_hold(times: int) -> float:
     There is none after the first time: the host only comes last in the next run. After the second
     it is 2 days, then it doubles, up to 30 days.
     """
-    return 0.0 if times < 2 else min(_DAY * 2.0 ** min(times - 1, 10), LONGEST_UNREACHABLE)
+    return 0.0 if times < 2 else min(_DAY * 2.0 ** min(times - 1, 10), MAX_UNREACHABLE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +125,10 @@ class Exchange:
     retry_after: float | None = None
     for_robots: bool = False  #: the request was for robots.txt
     unreachable: bool = False  #: the host has no address, or there was no connection
-    is_blameless: bool = False  #: the failure says nothing about the host, only about this machine
+    is_ignored: bool = False  #: the failure says nothing about the host, only about this machine
 
     @property
-    def is_calm(self) -> bool:
+    def is_plain_answer(self) -> bool:
         """Whether the host answered without a refusal, a redirect, an error or a Retry-After."""
         is_refused = is_refusal(self.status, for_robots=self.for_robots)
         is_answer = 0 < self.status < 500 and not is_redirect(self.status)
@@ -141,7 +141,7 @@ class Exchange:
         """
         was_counted = before.unreachable and (before.request_ended_at or 0.0) >= began
         if self.unreachable and was_counted:
-            return replace(self, unreachable=False, is_blameless=True)
+            return replace(self, unreachable=False, is_ignored=True)
         return self
 
     def of_domain(self) -> Exchange:
@@ -227,7 +227,7 @@ class HostTimes:
         its second run on; any response makes it reachable again.
         """
         times = self._with_end(exchange, backoff.cap, now)
-        if exchange.is_blameless:
+        if exchange.is_ignored:
             return times
         if exchange.unreachable:
             times = replace(times, unreachable=times.unreachable + 1)
@@ -260,10 +260,10 @@ class HostTimes:
         """Return by how many seconds the clock was set back since these times; 0 if it was not.
 
         Nothing can have ended or begun after ``now``, and no exchange may last longer than
-        `LONGEST_EXCHANGE` from now on.
+        `MAX_EXCHANGE_SECONDS` from now on.
         """
         begun = max(self.request_ended_at or 0.0, self.hold_since, self.deferred_at)
-        return max(0.0, begun - now, self.in_flight_until - (now + LONGEST_EXCHANGE))
+        return max(0.0, begun - now, self.in_flight_until - (now + MAX_EXCHANGE_SECONDS))
 
     def with_clock_at(self, now: float) -> HostTimes:
         """Return these times after the clock was set back to ``now``.
@@ -274,7 +274,7 @@ class HostTimes:
         hold_ahead = max(0.0, self.hold_since - now)
         return replace(
             self,
-            in_flight_until=min(self.in_flight_until, now + LONGEST_EXCHANGE),
+            in_flight_until=min(self.in_flight_until, now + MAX_EXCHANGE_SECONDS),
             request_ended_at=None
             if self.request_ended_at is None
             else min(self.request_ended_at, now),
@@ -347,7 +347,7 @@ class Streaks:
         if status == 403:
             streak.forbidden.add(url)
 
-    def record_silence(
+    def record_no_response(
         self, host: str, rank: Rank, *, timed_out: bool, is_slow: bool = False
     ) -> None:
         """Record a request without a response. For robots.txt this is a refusal."""
@@ -380,7 +380,7 @@ class Streaks:
         return None
 
 
-class Watch:
+class TakeoverGuard:
     """Decides whether this process may take over hosts from workers that no longer beat.
 
     It may once it has seen the database's clock for `WORKER_SECONDS` without a gap. A start, an
@@ -388,7 +388,7 @@ class Watch:
     worker seems to be dead, only because this process has not looked.
     """
 
-    _LONGEST_GAP: Final = 2 * BEAT_SECONDS
+    _MAX_GAP_SECONDS: Final = 2 * BEAT_SECONDS
 
     def __init__(self) -> None:
         self._since = self._seen_at = self._now = -math.inf
@@ -399,16 +399,18 @@ class Watch:
         ``moment`` is in seconds of a local clock that goes on while the machine is suspended.
         """
         passed = moment - self._seen_at
-        is_gap = passed > self._LONGEST_GAP or abs(now - self._now - passed) > self._LONGEST_GAP
+        is_gap = (
+            passed > self._MAX_GAP_SECONDS or abs(now - self._now - passed) > self._MAX_GAP_SECONDS
+        )
         if is_gap:
             self._since = moment
         self._seen_at, self._now = moment, now
 
     @property
-    def decides_until(self) -> float:
+    def may_take_over_until(self) -> float:
         """Until when this process may take over hosts, by the database's clock; 0 if it may not.
 
         It ends before the next gap could begin to matter, because a gap is noticed only afterwards.
         """
         is_long = self._seen_at - self._since >= WORKER_SECONDS
-        return self._now + self._LONGEST_GAP if is_long else 0.0
+        return self._now + self._MAX_GAP_SECONDS if is_long else 0.0

@@ -31,11 +31,11 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443",
 
 #: The maximum length of a source's URL, which is an indexed column of the state: PostgreSQL limits
 #: the size of index entries.
-LONGEST_DECLARED: Final = 2048
+MAX_DECLARED_CHARACTERS: Final = 2048
 #: The maximum length of the target of a redirect or a link.
-LONGEST_FOLLOWED: Final = 4096
+MAX_FOLLOWED_CHARACTERS: Final = 4096
 #: The maximum number of markdown URLs that a page announces and that are tried.
-MOST_ANNOUNCED: Final = 3
+MAX_ANNOUNCED: Final = 3
 
 # The characters that browsers remove from a URL: at both ends, and everywhere.
 _STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space
@@ -142,7 +142,7 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
 
     The reference is resolved as browsers do (RFC 3986 5.2). Bytes beyond ASCII are percent-encoded
     as they are, whatever their encoding: `/caf\xe9` becomes `/caf%E9`. Returns None if the URL
-    cannot be requested, or is longer than `LONGEST_FOLLOWED`. Never raises.
+    cannot be requested, or is longer than `MAX_FOLLOWED_CHARACTERS`. Never raises.
 
     >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
     'http://b.example/x%20y'
@@ -153,7 +153,7 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
     except ValueError:
         return None
     is_web = origin_of(target).startswith(("http://", "https://"))
-    return target if is_web and len(target) <= LONGEST_FOLLOWED else None
+    return target if is_web and len(target) <= MAX_FOLLOWED_CHARACTERS else None
 
 
 def origin_of(url: str) -> str:
@@ -218,7 +218,7 @@ def _suffixes() -> PublicSuffixList:
 
 def _parse(url: str) -> _Url | None:
     # Longer texts, such as the ids of some entries, are parsed as well, but not cached.
-    return _cached(url) if len(url) <= LONGEST_FOLLOWED else _parse_uncached(url)
+    return _cached(url) if len(url) <= MAX_FOLLOWED_CHARACTERS else _parse_uncached(url)
 
 
 def _parse_uncached(url: str) -> _Url | None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, Literal
 from urllib.parse import urljoin
 
-from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, origin_of, wire_url
+from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS, has_user_info, origin_of, wire_url
 
 Kind = Literal["feed", "llms"]
 
@@ -100,6 +100,6 @@ def target_url(url: object) -> str:
     if not origin_of(url):
         raise SourcesError(f"{url[:80]!r} has no valid host name; check the spelling")
     target = wire_url(url)
-    if len(target) > LONGEST_DECLARED:
-        raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
+    if len(target) > MAX_DECLARED_CHARACTERS:
+        raise SourcesError(f"{url[:80]!r}... is longer than {MAX_DECLARED_CHARACTERS} characters")
     return target

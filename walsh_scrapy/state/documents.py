@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, func, or_, select, update
 
-from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING, RobotsCopy
+from walsh_scrapy.policy.robots.copy import MAX_SETTLING_SECONDS, RobotsCopy
 from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import (
@@ -101,7 +101,7 @@ class RobotsStore(Store):
             name = keep_copy(connection, "robots", copy.body, now=copy.requested_at, last=last)
         upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
         sent = {"paced": host, "robots_url": robots_url(origin), "crawl": run}
-        since = copy.requested_at - LONGEST_SETTLING
+        since = copy.requested_at - MAX_SETTLING_SECONDS
         brought = {"name": name, "at": copy.requested_at, "last": copy.status}
         connection.execute(_NAME_COPY, {**sent, **brought, "since": since, "purpose_": "robots"})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
+from walsh_scrapy.policy.pacing import MAX_BLOCKLIST_WAIT_SECONDS
 from walsh_scrapy.state.tables import LAST_MOMENT
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def gaps(sql: Sql) -> str:
     # the robots.txt that it needs.
     is_for_list = f"""(purpose = 'blocklist' OR purpose = 'robots' AND EXISTS (
             SELECT 1 FROM runs WHERE runs.id = run AND {sql.position("host", list_urls)} > 0))"""
-    longest = LONGEST_FOR_BLOCKLIST
+    longest = MAX_BLOCKLIST_WAIT_SECONDS
 
     def is_uncertain(since: str) -> str:
         """Return the condition that a clock was set between a moment and the request."""

@@ -42,7 +42,7 @@ a worker that lives is declared dead, another one takes its host. But the new ow
 hold of the row are over. Whatever the old owner still writes can only make these longer. So a wrong
 guess about who is alive costs work; it never makes two requests at once, nor a delay too short.
 
-A process may declare owners dead only while its `Watch` allows it. An exchange whose worker died
+A process may declare owners dead only while its `TakeoverGuard` allows it. An exchange whose worker died
 is treated as if it had ended at ``in_flight_until``.
 
 A transaction runs again if its connection was lost, even if its first run was committed. The
@@ -79,8 +79,8 @@ from sqlalchemy import (
 )
 
 from walsh_scrapy.policy.pacing import (
-    LONGEST_EXCHANGE,
     MARGIN,
+    MAX_EXCHANGE_SECONDS,
     NO_HOLD,
     WORKER_SECONDS,
     Hold,
@@ -156,7 +156,7 @@ class RequestLimits(NamedTuple):
     @property
     def allowed(self) -> float:
         """The time for the whole exchange, from a moment before the transaction of its `begin`."""
-        return min(self.timeout + MARGIN, LONGEST_EXCHANGE)
+        return min(self.timeout + MARGIN, MAX_EXCHANGE_SECONDS)
 
 
 class Beat(NamedTuple):
@@ -193,9 +193,9 @@ def _larger(column: ColumnElement[float], value: ColumnElement[float]) -> Column
 
 
 def _take_statement() -> Update:
-    decides_until = number_param("decides_until")
+    may_take_over_until = number_param("may_take_over_until")
     # A permission that lasts longer than a worker was given before a clock was set back.
-    may_decide = and_(decides_until >= NOW, decides_until <= NOW + WORKER_SECONDS)
+    may_decide = and_(may_take_over_until >= NOW, may_take_over_until <= NOW + WORKER_SECONDS)
     may_have_owner = exists().where(workers.c.id == hosts.c.owner, or_(_WORKER_LIVES, ~may_decide))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~may_have_owner)
     is_deferred = hosts.c.deferred_at >= number_param("started_at")
@@ -356,15 +356,15 @@ def leave(connection: Connection, worker: Worker) -> None:
 
 
 def take(
-    connection: Connection, host: str, worker: Worker, decides_until: float = 0.0
+    connection: Connection, host: str, worker: Worker, may_take_over_until: float = 0.0
 ) -> Permission:
     """Own a host: "ready" if the worker owns it now, else "wait" or "deferred".
 
-    Until ``decides_until``, by the database's clock, the process may declare owners dead; see
-    `Watch`.
+    Until ``may_take_over_until``, by the database's clock, the process may declare owners dead; see
+    `TakeoverGuard`.
     """
     params = {"key": host, "worker": worker.id, **clock_of(connection)}
-    limits = {"started_at": worker.started_at, "decides_until": decides_until}
+    limits = {"started_at": worker.started_at, "may_take_over_until": may_take_over_until}
     row = connection.execute(_TAKE_SQL, params | limits).one_or_none()
     if row is None and connection.execute(_FIND_SQL, params).first() is None:
         row = connection.execute(insert_host(connection.dialect.name), params).one_or_none()

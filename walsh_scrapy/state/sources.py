@@ -35,7 +35,7 @@ from sqlalchemy import (
     update,
 )
 
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS
+from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
@@ -417,7 +417,7 @@ def _record(row: Sequence[Any]) -> SourceRecord:
 
 def _given(least: float, now: float) -> dict[str, float]:
     """Return the parameters of `_due`."""
-    return {"revisit": min(least, LONGEST_SECONDS), "now": now}
+    return {"revisit": min(least, MAX_WAIT_SECONDS), "now": now}
 
 
 def _due(known: Table, every: ColumnElement[float]) -> Due:

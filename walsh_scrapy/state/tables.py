@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
-from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
+from walsh_scrapy.policy.freshness import CLOCK_SKEW, MAX_REVISIT_SECONDS
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
@@ -431,7 +431,7 @@ class Due(NamedTuple):
         least = _Greatest(min_revisit, every)
         doubled = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
         grown = least * literal_column("1").cast(BigInteger).bitwise_lshift(doubled)
-        by_operator = at + _Least(grown, _Greatest(least, literal_column(str(LONGEST_REVISIT))))
+        by_operator = at + _Least(grown, _Greatest(least, literal_column(str(MAX_REVISIT_SECONDS))))
         rules: list[tuple[ColumnElement[bool], ColumnElement[float], str]] = [
             (is_gone, asked, "gone"),
             (at.is_(None), at_once, "new"),

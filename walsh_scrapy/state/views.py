@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import Double, literal_column, select, text
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE
+from walsh_scrapy.policy.pacing import MAX_EXCHANGE_SECONDS
 from walsh_scrapy.state.gaps import gap_view
 from walsh_scrapy.state.records import MAX_RESENT, REFUSED, upsert
 from walsh_scrapy.state.sql import Sql, length, times, whole
@@ -240,7 +240,7 @@ WITH moments AS (
     SELECT host, delay, operator_delay, hold_since - {ahead} AS hold_since,
         CASE WHEN hold_until > 0 THEN hold_until - {ahead} ELSE 0.0 END AS hold_until,
         nullif(hold_by, '') AS hold_by, hold_status, refusals, server_errors, unreachable,
-        {sql.least("in_flight_until", f"{sql.now} + {LONGEST_EXCHANGE}")} AS in_flight_until,
+        {sql.least("in_flight_until", f"{sql.now} + {MAX_EXCHANGE_SECONDS}")} AS in_flight_until,
         CASE WHEN request_ended_at > {sql.now} THEN {sql.now} ELSE request_ended_at END
             AS request_ended_at, deferred_at, owner,
         {sql.greatest("delay", "operator_delay")} AS required_delay

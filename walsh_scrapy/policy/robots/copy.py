@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 #: The maximum number of redirects (RFC 9309 2.3.1.2); after more the file is "unavailable".
 MAX_HOPS = 5
 #: By how many seconds the clock of another process that shares the state may be ahead.
-MOST_SKEW: Final = 1.0
+MAX_CLOCK_SKEW_SECONDS: Final = 1.0
 #: Seconds after which an unreachable robots.txt is requested again.
 UNREACHABLE_TTL: Final = 3600.0
 #: The maximum lifetime of a copy in the run that fetched it, if its host got no request since.
 #: Otherwise a `WALSH_ROBOTS_TTL` shorter than the host's delay would end before the first target.
-LONGEST_IN_RUN: Final = 86_400.0
+MAX_UNUSED_IN_RUN_SECONDS: Final = 86_400.0
 #: The maximum lifetime of a copy that makes the next request wait by its own Crawl-delay,
 #: Request-rate or Visit-time, if its host got no request since.
-LONGEST_AWAITED: Final = 31 * 86_400.0
+MAX_UNUSED_SECONDS: Final = 31 * 86_400.0
 #: By how many seconds a request may be later than its wait ends, because other hosts go first.
-LATENESS = 3600.0
+MAX_LATENESS_SECONDS = 3600.0
 #: The maximum time from a request for robots.txt until the state has the new copy, in seconds.
-LONGEST_SETTLING = 300.0
+MAX_SETTLING_SECONDS = 300.0
 #: `"phased"`: for this many seconds after the first failure nothing is requested.
 PHASE_DEFERRED: Final = 12 * 3600.0
 #: `"phased"`: this many seconds after the first failure the last good copy expires.
@@ -81,17 +81,17 @@ class RobotsCopy:
         ``ttl`` is `WALSH_ROBOTS_TTL`. After a failure the lifetime is `UNREACHABLE_TTL` at most.
         """
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
-        return -MOST_SKEW <= now - self.requested_at < lifetime
+        return -MAX_CLOCK_SKEW_SECONDS <= now - self.requested_at < lifetime
 
-    def is_awaited(self, now: float, max_age: float, last_end: float | None) -> bool:
+    def is_valid_unused(self, now: float, max_age: float, last_end: float | None) -> bool:
         """Return True if an expired copy is still valid because its host got no request since.
 
         ``max_age`` is the maximum age of such a copy in seconds. ``last_end`` is the end of the
         last exchange with the host, or None if there was none.
         """
         # The copy is stored a moment after its exchange; the next exchange is at least 1 s later.
-        is_unused = last_end is None or last_end < self.requested_at + MOST_SKEW / 2
-        return is_unused and -MOST_SKEW <= now - self.requested_at < max_age
+        is_unused = last_end is None or last_end < self.requested_at + MAX_CLOCK_SKEW_SECONDS / 2
+        return is_unused and -MAX_CLOCK_SKEW_SECONDS <= now - self.requested_at < max_age
 
     def with_validators(
         self, url: str, etag: bytes | None, last_modified: bytes | None
@@ -109,7 +109,7 @@ class RobotsCopy:
 
         The first run that begins an hour or more after the last try requests it again.
         """
-        return self.requested_at <= now + MOST_SKEW and began < self.retried_from
+        return self.requested_at <= now + MAX_CLOCK_SKEW_SECONDS and began < self.retried_from
 
     @property
     def retried_from(self) -> float:
@@ -121,7 +121,7 @@ class RobotsCopy:
         """The result of the last request for an unreachable file, for people."""
         return "no answer" if self.status is None else f"it answered {self.status}"
 
-    def body_in_force(self, policy: Policy, now: float) -> bytes | None:
+    def active_body(self, policy: Policy, now: float) -> bytes | None:
         """Return the robots.txt to obey: the copy, or what ``policy`` says for an unreachable file.
 
         None means that requests are neither allowed nor denied, but deferred until the file can be
@@ -183,7 +183,7 @@ class RobotsFile:
     @classmethod
     def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
         """Parse a copy for the bot with a product token."""
-        body = copy.body_in_force(policy, now)
+        body = copy.active_body(policy, now)
         is_failing = copy.failing_since is not None
         is_replaced = is_failing and (body is None or body is not copy.body)
         parsed_body = body if body is not None else copy.body or ALLOW_ALL

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from walsh_scrapy.metadata.alternates import is_dump
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.copy import LATENESS
+from walsh_scrapy.policy.robots.copy import MAX_LATENESS_SECONDS
 from walsh_scrapy.policy.urls import canonical_url, host_of, is_private_host, robots_url
 from walsh_scrapy.sources.declaration import MissingPart, RunDeclaration
 from walsh_scrapy.tools.attest.checklist import CLOCK_SET, NO_COPY, NO_FETCH, NO_LIST, NO_RUN
@@ -46,7 +46,7 @@ def check_robots(record: Record, tally: Tally) -> list[tuple[int, str, float]]:
 
     Returns the Crawl-delays: the number of the copy, the product token, and seconds.
     """
-    is_old = f"r.requested_at - r.robots_at > {DAY + LATENESS}"
+    is_old = f"r.requested_at - r.robots_at > {DAY + MAX_LATENESS_SECONDS}"
     old = record.if_certain("old-robots", CLOCK_SET, "r.robots_at", "r.requested_at")
     # A failed fetch may end without a request, when its time is up.
     is_unlogged = f"""f.host IS NULL AND r.robots_at >= {record.log_since}
@@ -157,7 +157,7 @@ def _blocklist_sql(record: Record, refreshes: Mapping[int, float]) -> str:
     # One late request is no proof, because the machine may have stood still after the check. The
     # next late request is a proof.
     known_at = record.sql.least("coalesce(before, t.started_at)", "r.requested_at")
-    is_stale = f"{known_at} - r.blocklist_at > l.refresh + {LATENESS}"
+    is_stale = f"{known_at} - r.blocklist_at > l.refresh + {MAX_LATENESS_SECONDS}"
     stale = record.if_certain("stale-list", CLOCK_SET, "r.blocklist_at", "r.requested_at")
     is_forgotten = """r.blocklist IS NULL AND (n.run_at < r.requested_at
                 OR n.list_at < t.started_at AND n.list_at < r.requested_at)"""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, QUIET_SECONDS
+from walsh_scrapy.policy.pacing import MAX_BLOCKLIST_WAIT_SECONDS, QUIET_SECONDS
 from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps
 from walsh_scrapy.tools.attest.checklist import (
     AFTER_UNKNOWN,
@@ -156,7 +156,7 @@ def _copy_delays_sql(record: Record) -> str:
 
 def _copy_delay_sql(record: Record) -> str:
     """Return SQL for the Crawl-delay of a request; it is at most a day for the blocklist."""
-    capped = record.sql.least("coalesce(c.seconds, 0.0)", str(LONGEST_FOR_BLOCKLIST))
+    capped = record.sql.least("coalesce(c.seconds, 0.0)", str(MAX_BLOCKLIST_WAIT_SECONDS))
     return f"""CASE r.purpose WHEN 'robots' THEN 0.0 WHEN 'blocklist' THEN {capped}
             ELSE coalesce(c.seconds, 0.0) END"""
 

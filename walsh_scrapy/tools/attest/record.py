@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING
+from walsh_scrapy.policy.robots.copy import MAX_SETTLING_SECONDS
 from walsh_scrapy.state.gaps import GAP_TOLERANCE, clock_steps, end_of_exchange
 from walsh_scrapy.state.sql import Sql
 
@@ -109,7 +109,7 @@ class Record:
         if row is None:
             return 0.0
         # A request that was deleted may have fetched a robots.txt that became valid only later.
-        return float(row.requested_at) + (0.0 if row.id == 1 else LONGEST_SETTLING)
+        return float(row.requested_at) + (0.0 if row.id == 1 else MAX_SETTLING_SECONDS)
 
     def _terms_sql(self) -> str:
         """Return a CTE with the facts of each run.
