@@ -19,7 +19,7 @@ from walsh_scrapy.state import sync
 from walsh_scrapy.state.records import SourceRecord, row_of, upsert
 from walsh_scrapy.state.sources import (
     FIRST_POSITION,
-    PAGE,
+    PAGE_SIZE,
     DeclaredSources,
     RunTerms,
     Selection,
@@ -76,10 +76,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("at_once", [sync.WRITTEN_AT_ONCE, 1])
+@pytest.mark.parametrize("at_once", [sync.MAX_ROWS_PER_TRANSACTION, 1])
 def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, at_once):
     """Also if the declarations of one source are far from each other."""
-    monkeypatch.setattr(sync, "WRITTEN_AT_ONCE", at_once)
+    monkeypatch.setattr(sync, "MAX_ROWS_PER_TRANSACTION", at_once)
 
     def warned(act):
         caplog.clear()
@@ -293,7 +293,7 @@ def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state
     assert [*state.sources.urls()] == [url]
 
 
-def pages_of(state, number, terms, most=PAGE, visit=lambda _url: None):
+def pages_of(state, number, terms, most=PAGE_SIZE, visit=lambda _url: None):
     """Read the due sources of a host; `visit` is called with the URL of each."""
     place, found = FIRST_POSITION, []
     while place:

@@ -17,7 +17,7 @@ from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import _NAME_COPY, hash_of
+from walsh_scrapy.state.documents import _SET_COPY_SQL, hash_of
 from walsh_scrapy.state.log import COPY_MARGIN_SECONDS, Evidence
 from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
@@ -441,7 +441,7 @@ def test_the_request_of_a_copy_is_found_by_an_index(state, plans):
     plans.clear()
     row = {"paced": "a", "robots_url": "u", "crawl": 1, "since": 1.0, "purpose_": "robots"}
     row |= {"name": "a", "at": 1.0, "last": 200}
-    state._database.write(lambda connection: connection.execute(_NAME_COPY, row))
+    state._database.write(lambda connection: connection.execute(_SET_COPY_SQL, row))
     assert len(plans) == 1
     for plan in plans:
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan

@@ -42,8 +42,8 @@ a worker that lives is declared dead, another one takes its host. But the new ow
 hold of the row are over. Whatever the old owner still writes can only make these longer. So a wrong
 guess about who is alive costs work; it never makes two requests at once, nor a delay too short.
 
-A process may declare owners dead only while its `TakeoverGuard` allows it. An exchange whose worker died
-is treated as if it had ended at ``in_flight_until``.
+A process may declare owners dead only while its `TakeoverGuard` allows it. An exchange whose worker
+died is treated as if it had ended at ``in_flight_until``.
 
 A transaction runs again if its connection was lost, even if its first run was committed. The
 statements give the same result then, with one exception: before `begin` the second run must call

@@ -170,7 +170,7 @@ def _sync(call: Call) -> int:
     file = call.sources_file
     with closing(State(call.options.state_url)) as state:
         state.hosts.set_pace_by(call.options.pace_by.value)
-        synced = state.sync(file, time.time(), tell=partial(print, file=sys.stderr))
+        synced = state.sync(file, time.time(), report_progress=partial(print, file=sys.stderr))
         total = state.sources.total(synced.id)
     new, changed, removed = synced.changes or (0, 0, 0)
     stayed = total - new - changed
@@ -195,7 +195,7 @@ def _synced_state(call: Call) -> Iterator[State]:
     with call.state_if_any() as state:
         if state is not None:
             try:
-                state.sync(file, time.time(), tell=tell)
+                state.sync(file, time.time(), report_progress=tell)
             except StateError:
                 if not state.has_read(file):
                     warn(f"{file} has changed and is not loaded: the state database is read-only")
@@ -203,5 +203,5 @@ def _synced_state(call: Call) -> Iterator[State]:
             return
     with closing(State("sqlite://")) as state:
         state.hosts.set_pace_by(call.options.pace_by.value)
-        state.sync(file, time.time(), tell=tell)
+        state.sync(file, time.time(), report_progress=tell)
         yield state
