@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.crawl.outcome import Problems
+from walsh_scrapy.crawl.problems import Problems
 from walsh_scrapy.extensions.progress import (
     Display,
     ProgressSnapshot,
