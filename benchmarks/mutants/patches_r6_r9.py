@@ -68,9 +68,9 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
               'known.etag.removeprefix(b"W/") if known and known.etag and is_of_url'),
     )),
     Mutant("error-validators", "R7", "the ETag of a 404 replaces that of the feed", (
-        Patch("walsh_scrapy/crawl/outcome.py", "record_after",
+        Patch("walsh_scrapy/crawl/sourcerecord.py", "record_after",
               "record = replace(record, failures=known.failures + 1)",
-              "record = _with_validators(replace(record, failures=known.failures + 1), result)"),
+              "record = with_validators(replace(record, failures=known.failures + 1), result)"),
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome_writer.write",

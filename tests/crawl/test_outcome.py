@@ -23,13 +23,10 @@ from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError, ResponseNeverReceived
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.outcome import (
-    Outcomes,
-    Result,
-    after_refusal,
-    fresh_until,
-    record_after,
-)
+from walsh_scrapy.crawl.lifetimes import fresh_until
+from walsh_scrapy.crawl.outcome import Outcomes
+from walsh_scrapy.crawl.result import Result
+from walsh_scrapy.crawl.sourcerecord import after_refusal, record_after
 from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.items import EntryItem

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.crawl.outcome import Problems
+from walsh_scrapy.crawl.problems import Problems
 from walsh_scrapy.extensions.summary import (
     Display,
     awaited,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scrapy.http import Response
 
 from tests.helpers import cases
-from walsh_scrapy.crawl.outcome import freshness_of
+from walsh_scrapy.crawl.lifetimes import freshness_of
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.freshness import MAX_REVISIT_SECONDS, Freshness, UpdateHints, not_before

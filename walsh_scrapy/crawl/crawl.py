@@ -28,7 +28,7 @@ from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
-from walsh_scrapy.crawl.outcome import Problems
+from walsh_scrapy.crawl.problems import Problems
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start

@@ -9,7 +9,7 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRe
 from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.outcome import lifetime_of
+from walsh_scrapy.crawl.lifetimes import lifetime_of
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, visit_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.policy.urls import resolve_reference

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Retry
     from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.messages import Signer
-    from walsh_scrapy.crawl.outcome import Problems
+    from walsh_scrapy.crawl.problems import Problems
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.options import Options
 

@@ -1,0 +1,48 @@
+"""Until when a response is fresh, and a source is not visited again (R8, decision 20)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.crawl.ticket import Lifetime
+from walsh_scrapy.policy.freshness import Freshness
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+
+    from walsh_scrapy.crawl.ticket import Visit
+
+
+def freshness_of(response: Response) -> Freshness:
+    """Return the headers of a response that set its freshness."""
+
+    def lines(name: str) -> list[str]:
+        return [line.decode("latin-1") for line in response.headers.getlist(name)]
+
+    def first(name: str) -> str | None:
+        return next(iter(lines(name)), None)
+
+    return Freshness(
+        cache_control=", ".join(lines("Cache-Control")),
+        expires=first("Expires"),
+        date=first("Date"),
+        age=first("Age"),
+        retry_after="\n".join(lines("Retry-After")),
+    )
+
+
+def lifetime_of(response: Response, now: float) -> Lifetime:
+    """Return until when a response is fresh; ``now`` is in epoch seconds."""
+    return Lifetime(response.url, now + freshness_of(response).lifetime(now))
+
+
+def fresh_until(visit: Visit, home: str, now: float) -> float:
+    """Return the end of the lifetimes of a visit, before which no other begins, in epoch seconds.
+
+    A redirect, or a page that is left for another document, leads to the next request, and its
+    lifetime counts as well (R8, decision 20). A lifetime is about one URL. The next visit begins at
+    ``home`` and does not request the hops before that, so these do not count.
+    """
+    urls = [each.url for each in visit.lifetimes]
+    start = urls.index(home) if home in urls else 0
+    return max((each.until for each in visit.lifetimes[start:]), default=now)
