@@ -309,10 +309,10 @@ def start_crawl(
 ) -> Crawl:
     """Start `scrapy crawl` and return at once.
 
-    `folder` gets the files of the run. `sources`, `settings` and `arguments` are those of the
-    command line. `project` is the folder with scrapy.cfg (default: the current folder or one above
-    it). `environment` adds variables. `launcher` starts the process: `subprocess.Popen`, or a
-    function with the same arguments.
+    `folder` gets the files of the run. `settings` and `arguments` are passed as `-s` and `-a`,
+    `sources` as the sources file. `project` is the folder with scrapy.cfg (default: the current
+    folder or one above it). `environment` adds variables. `launcher` starts the process:
+    `subprocess.Popen`, or a function with the same arguments.
 
     Unless `settings` says otherwise, the state is `folder`/walsh.sqlite3, with an empty blocklist,
     and the stats are dumped into the log, from which `CrawlResult.stats` is read.
@@ -356,7 +356,7 @@ def run_crawl(
     """Run `scrapy crawl` to its end, and return what it did.
 
     It is killed (SIGKILL) as soon as `kill_when` is true for the log of its requests. The other
-    arguments are those of `start_crawl`. Raises TimeoutError if the crawl takes longer than
+    arguments are passed to `start_crawl`. Raises TimeoutError if the crawl takes longer than
     `timeout` seconds, and RuntimeError if it does not start, for example because there is no such
     spider.
     """

@@ -161,7 +161,7 @@ def violation(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: i
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
     """Return one sentence for each broken rule: what was requested, and what would be right.
 
-    The keyword arguments are those of `assert_polite`.
+    The keyword arguments are the same as for `assert_polite`.
     """
     manners = Manners(**terms)
     requests = list(log)

@@ -65,7 +65,7 @@ def simulate(
 
     A run that is due before the previous one has ended begins at its end. All runs share the state
     in `folder`. A page may be a function only if its module can be imported by name, because the
-    sites are pickled. The other arguments are those of `run_crawl`; `timeout` is in real seconds.
+    sites are pickled. The other arguments are as for `run_crawl`; `timeout` is in real seconds.
 
     Return one result per run, with `seconds` and the log in simulated time. Raises RuntimeError if
     the simulation fails, and subprocess.TimeoutExpired.

@@ -91,7 +91,7 @@ class Names:
         return await asyncio.shield(self._lookup(host, port))
 
     def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
-        """Start to look up the hosts of coming requests. A failure does not matter here."""
+        """Start to look up the hosts of coming requests; errors are left to ``find``."""
         for host, port in names:
             if len(self._running) >= MAX_LOOKUPS_AHEAD:
                 return

@@ -89,7 +89,7 @@ def is_no_such_name(error: BaseException | None) -> bool:
 
 
 def name_not_found(host: str, error: OSError | UnicodeError) -> NotConnected:
-    """Return the exception for a failed lookup; ``error`` may also be that of its time limit."""
+    """Return the exception for a failed lookup; ``error`` may also be a TimeoutError."""
     match error:
         case UnicodeError():
             return NotConnected(NoAddress(host, f"the DNS has no address for {host}"), "host")

@@ -239,7 +239,7 @@ _RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
 _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
 
 
-def _keeps_retry_after(evidence: TrialLog) -> Conclusion:
+def _keeps_hold(evidence: TrialLog) -> Conclusion:
     """Check that no request comes before a Retry-After has ended."""
     requests = evidence.seen()
     refusals = [request for request in requests if retry_after(request.hit) is not None]
@@ -358,12 +358,12 @@ def _is_linear(steps: Sequence[Sequence[float]]) -> bool:
     return slows_down and is_less((0, 0, 1, -1), -log(_MIN_STEP))
 
 
-def _keeps_retry_after_over_restart(evidence: TrialLog) -> Conclusion:
+def _keeps_hold_over_restart(evidence: TrialLog) -> Conclusion:
     if not evidence.seen(Run.RESTARTED):
         if any(retry_after(request.hit) for request in evidence.seen(Run.KILLED)):
             return passed("it did not come back after it was killed", evidence.seen(Run.KILLED))
         return not_applicable("it was never answered with Retry-After")
-    return _keeps_retry_after(evidence)
+    return _keeps_hold(evidence)
 
 
 def _date(date_format: str) -> Callable[[Hit], Reply]:
@@ -389,7 +389,7 @@ def _once(name: str, requirement: str, refusal: Page) -> Scenario:
     Whichever page the crawler requests first, the other page must wait too.
     """
     pages: dict[str, Page] = {path: [refusal, feed()] for path in _TWO}
-    return scenario("R5", name, requirement, _keeps_retry_after, Site(f"{name}.example", "", pages))
+    return scenario("R5", name, requirement, _keeps_hold, Site(f"{name}.example", "", pages))
 
 
 def _once_behind_redirect(status: str) -> Scenario:
@@ -398,9 +398,7 @@ def _once_behind_redirect(status: str) -> Scenario:
     there = Site(f"{name}-there.example", "", {path: [refusal, feed()] for path in _TWO})
     hops = {path: redirect(f"http://{there.host}{path}") for path in _TWO}
     requirement = f"Retry-After of a {status} behind a redirect is kept for the host that refused"
-    return scenario(
-        "R5", name, requirement, _keeps_retry_after, Site(f"{name}.example", "", hops), there
-    )
+    return scenario("R5", name, requirement, _keeps_hold, Site(f"{name}.example", "", hops), there)
 
 
 def _once_at_two_origins(kind: str, origin: str) -> Scenario:
@@ -410,16 +408,14 @@ def _once_at_two_origins(kind: str, origin: str) -> Scenario:
     site = Site(host, "", {path: [_REFUSALS["429"], feed()] for path in _TWO}, tls=Certificate.GOOD)
     seeds = (f"http://{host}{_TWO[0]}", f"{origin.format(host)}{_TWO[1]}")
     requirement = f"A hold is for the whole host, at another {kind} too"
-    return Scenario(name, "R5", requirement, _keeps_retry_after, (site,), seeds)
+    return Scenario(name, "R5", requirement, _keeps_hold, (site,), seeds)
 
 
 def _refused_for_hours(name: str, status: int) -> Scenario:
     """Return the scenario of a host that refuses for longer than a run."""
     requirement = f"The Retry-After of one hour of a {status} is not cut short, even in a later run"
     site = Site(f"{name}.example", "", {"/feed.xml": _busy(status, str(_HOUR))})
-    return scenario(
-        "R5", name, requirement, _keeps_retry_after, site, runs=(Run.FIRST, Run.RESTARTED)
-    )
+    return scenario("R5", name, requirement, _keeps_hold, site, runs=(Run.FIRST, Run.RESTARTED))
 
 
 def _robots_refused(status: str) -> Scenario:
@@ -428,7 +424,7 @@ def _robots_refused(status: str) -> Scenario:
     text = "User-agent: *\nDisallow: /no/\n"
     site = Site(f"{name}.example", [_REFUSALS[status], text], {"/feed.xml": feed()})
     requirement = f"The Retry-After of a {status} for robots.txt applies as for any page"
-    return scenario("R5", name, requirement, _keeps_retry_after, site)
+    return scenario("R5", name, requirement, _keeps_hold, site)
 
 
 #: Each host answers a little more slowly than the one before it. Otherwise the retries of a crawler
@@ -537,7 +533,7 @@ SCENARIOS: Final = (
     scenario(
         "R5", "hold-after-restart",
         "Retry-After is kept by a crawler that was killed and started again",
-        _keeps_retry_after_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
+        _keeps_hold_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
     ),
     *(_refused_for_hours(name, status) for name, status in _LONG_HOLDS.items()),
 )  # fmt: skip

@@ -81,7 +81,7 @@ def _case(
 ) -> Scenario:
     """Return the scenario of a robots.txt with this text, and of feeds at all these paths.
 
-    `options` are those of `robots`, for example its content type.
+    `options` are passed to `robots`, for example the content type.
     """
     paths = (*allowed, *denied)
     pages = {path.partition("?")[0]: feed() for path in paths}

@@ -62,7 +62,7 @@ class Verdict(StrEnum):
 
     PASS = "pass"  # noqa: S105 - no secret
     FAIL = "fail"
-    NOT_APPLICABLE = "not applicable"  #: the crawler never did what could have failed
+    NOT_APPLICABLE = "not applicable"  #: the crawler never got to where it could fail
     NOT_RUN = "could not run"  #: the run was cut short before that
 
 
