@@ -150,7 +150,8 @@ class Delay:
 
         The first request has no gap: None.
         """
-        last, soonest = self._last, self._counts_from + delay
+        last = self._last
+        soonest = self._counts_from + delay
         is_early = self._precision.is_before(exchange.start, soonest)
         # A request within the tolerance counts as in time. Only the slack is forgiven: the rest of
         # the missing time is carried over to the next delay.
@@ -252,11 +253,13 @@ class Retries:
         belongs to the same moment as the last one.
         """
         if not is_refused:
-            self._number, self._last = 0, None
+            self._number = 0
+            self._last = None
             return 0
         if self._last is not None and exchange.start < self._last.end:
             return 0
-        self._number, self._last = self._number + 1, exchange
+        self._number += 1
+        self._last = exchange
         return self._number
 
     @staticmethod

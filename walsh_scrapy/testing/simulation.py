@@ -94,9 +94,7 @@ def simulate(
         process.kill()
     if status:
         tail = (run / "log").read_text(errors="replace")[-_TAIL:]
-        raise RuntimeError(
-            f"the simulation ended with exit status {status}; its log ends with:\n{tail}"
-        )
+        raise RuntimeError(f"the simulation ended with exit status {status}; its log:\n{tail}")
     results: list[CrawlResult] = pickle.loads((run / "results").read_bytes())  # noqa: S301 - ours
     return results
 

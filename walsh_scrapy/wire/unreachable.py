@@ -141,12 +141,12 @@ def _numbers(error: OSError) -> set[int]:
     """Return the errnos of an error. After several attempts they are only in its text."""
     if error.errno is not None:
         return {error.errno}
-    return set(map(int, _NUMBER.findall(str(error))))
+    return {int(number) for number in _NUMBER.findall(str(error))}
 
 
 def _text(error: OSError) -> str:
     """Return what the errnos of an error mean, which its own text does not tell."""
-    return ", ".join(map(os.strerror, sorted(_numbers(error)))) or str(error)
+    return ", ".join(os.strerror(number) for number in sorted(_numbers(error))) or str(error)
 
 
 # ---- TLS ----

@@ -86,7 +86,9 @@ def _signed(evidence: TrialLog) -> list[Seen]:
 
 
 def _verify(evidence: TrialLog) -> Conclusion:
-    signed, wrong, other_key = _signed(evidence), list[tuple[Seen, str]](), list[Seen]()
+    signed = _signed(evidence)
+    wrong: list[tuple[Seen, str]] = []
+    other_key: list[Seen] = []
     for request in signed:
         try:
             signature = Signature.of(request.as_sent)
@@ -131,7 +133,8 @@ def _none_over_http(evidence: TrialLog) -> Conclusion:
 
 
 def _are_all_signed(evidence: TrialLog) -> Conclusion:
-    signed, secure = _signed(evidence), _requests_over(evidence, "https")
+    signed = _signed(evidence)
+    secure = _requests_over(evidence, "https")
     if not signed:
         return _NONE
     if bare := [request for request in secure if request not in signed]:
