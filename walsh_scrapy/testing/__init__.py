@@ -31,29 +31,11 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = [
-    "Answer",
-    "Certificate",
-    "ConnectionRecord",
-    "CrawlResult",
-    "DirectWeb",
-    "Down",
-    "FakeClock",
-    "Fault",
-    "Hit",
-    "LoopbackWeb",
-    "Raw",
-    "Reply",
-    "Site",
-    "assert_polite",
-    "redirect",
-    "run_crawl",
-    "silent",
-    "simulate",
-    "start_crawl",
-    "verify_signature",
-    "violations",
-    "write_sources",
-]
+    "Answer", "Certificate", "ConnectionRecord", "CrawlResult", "DirectWeb", "Down",
+    "FakeClock", "Fault", "Hit", "LoopbackWeb", "Raw", "Reply", "Site", "assert_polite",
+    "redirect", "run_crawl", "silent", "simulate", "start_crawl", "verify_signature",
+    "violations", "write_sources",
+]  # fmt: skip
 
 _NAMES = {
     "crawl": "CrawlResult run_crawl start_crawl write_sources",

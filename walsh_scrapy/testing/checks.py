@@ -36,7 +36,7 @@ _DATE: Final = re.compile(
 class Precision(NamedTuple):
     """How precisely times are known, in seconds. In doubt a request was in time."""
 
-    evidence: str  #: where the times come from
+    evidence: str  #: which log the times come from, in words
     tolerance: float  #: a request that seems early by less than this may have been in time
     #: The part of the tolerance that applies to every delay. Whatever is missing beyond it adds up,
     #: so a crawler that is a little early each time is found.
@@ -60,11 +60,11 @@ class Exchange(NamedTuple):
     """One request and its response. Times are seconds on one clock."""
 
     start: float
-    end: float  #: infinite while the answer is not complete
+    end: float  #: infinite while the response is not complete
     host: str  #: the host name or registrable domain that delays apply to
     url: str
-    status: int = 0  #: 0 without an answer
-    headers: tuple[tuple[str, str], ...] = ()  #: of the response
+    status: int = 0  #: 0 without a response
+    headers: tuple[tuple[str, str], ...] = ()  #: the headers of the response
     row: int = 0  #: the place of the request in the caller's log
 
     @property
@@ -98,8 +98,8 @@ class Exchange(NamedTuple):
         return moment.replace(tzinfo=UTC).timestamp() - offset
 
 
-#: A first request that came at least this many seconds after the previous request was held back.
-#: Another request that came sooner than `LET_GO` was sent at once.
+#: A first request to a host was held back if it came so many seconds or more after the request
+#: before it. Any other request was sent at once if it came less than `LET_GO` seconds after that.
 HELD_BACK: Final = 1.0
 LET_GO: Final = 0.5
 
@@ -150,7 +150,8 @@ class Delay:
 
         The first request has no gap: None.
         """
-        last, soonest = self._last, self._counts_from + delay
+        last = self._last
+        soonest = self._counts_from + delay
         is_early = self._precision.is_before(exchange.start, soonest)
         # A request within the tolerance counts as in time. Only the slack is forgiven: the rest of
         # the missing time is carried over to the next delay.
@@ -252,11 +253,13 @@ class Retries:
         belongs to the same moment as the last one.
         """
         if not is_refused:
-            self._number, self._last = 0, None
+            self._number = 0
+            self._last = None
             return 0
         if self._last is not None and exchange.start < self._last.end:
             return 0
-        self._number, self._last = self._number + 1, exchange
+        self._number += 1
+        self._last = exchange
         return self._number
 
     @staticmethod

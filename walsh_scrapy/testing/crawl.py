@@ -41,7 +41,7 @@ def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
     if path.suffix == ".txt":
         text = "".join(f"{entry['url']}\n" for entry in entries)
     else:
-        text = "\n".join(map(_table, entries))
+        text = "\n".join(_table(entry) for entry in entries)
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -108,18 +108,17 @@ def environment_of(project: Path) -> dict[str, str]:
     """Return the environment of a process that uses the Scrapy settings of this project."""
     config = ConfigParser()
     config.read(project / "scrapy.cfg", encoding="utf-8")
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")
-    }
-    path = os.pathsep.join(filter(None, (str(project), os.environ.get("PYTHONPATH"))))
-    variables = {"PYTHONPATH": path, "SCRAPY_SETTINGS_MODULE": config.get("settings", "default")}
-    return inherited | variables | {"PYTHONUNBUFFERED": "1"}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SCRAPY_")}
+    environment["SCRAPY_SETTINGS_MODULE"] = config.get("settings", "default")
+    environment["PYTHONUNBUFFERED"] = "1"
+    return join_environments(environment, {"PYTHONPATH": str(project)})
 
 
 def join_environments(environment: dict[str, str], extra: Mapping[str, str]) -> dict[str, str]:
     """Return both environments merged; PYTHONPATH has the folders of both, `extra` first."""
-    paths = filter(None, (variables.get("PYTHONPATH") for variables in (extra, environment)))
-    return environment | dict(extra) | {"PYTHONPATH": os.pathsep.join(paths)}
+    paths = [variables.get("PYTHONPATH") for variables in (extra, environment)]
+    path = os.pathsep.join(path for path in paths if path)
+    return environment | dict(extra) | {"PYTHONPATH": path}
 
 
 class Process(Protocol):
@@ -244,9 +243,7 @@ class Crawl:
         result = self._result()
         is_error = result.exit_code == 1 and _ERROR.search(result.stderr)
         if is_error or result.exit_code == _WRONG_CALL:
-            raise RuntimeError(
-                f"the crawl did not start; its log ends with:\n{result.stderr[-_TAIL:]}"
-            )
+            raise RuntimeError(f"the crawl did not start; its log:\n{result.stderr[-_TAIL:]}")
         return result
 
     def kill(self) -> CrawlResult:
@@ -309,10 +306,10 @@ def start_crawl(
 ) -> Crawl:
     """Start `scrapy crawl` and return at once.
 
-    `folder` gets the files of the run. `sources`, `settings` and `arguments` are those of the
-    command line. `project` is the folder with scrapy.cfg (default: the current folder or one above
-    it). `environment` adds variables. `launcher` starts the process: `subprocess.Popen`, or a
-    function with the same arguments.
+    `folder` gets the files of the run. `settings` and `arguments` are passed as `-s` and `-a`,
+    `sources` as the sources file. `project` is the folder with scrapy.cfg (default: the current
+    folder or one above it). `environment` adds variables. `launcher` starts the process:
+    `subprocess.Popen`, or a function with the same arguments.
 
     Unless `settings` says otherwise, the state is `folder`/walsh.sqlite3, with an empty blocklist,
     and the stats are dumped into the log, from which `CrawlResult.stats` is read.
@@ -356,7 +353,7 @@ def run_crawl(
     """Run `scrapy crawl` to its end, and return what it did.
 
     It is killed (SIGKILL) as soon as `kill_when` is true for the log of its requests. The other
-    arguments are those of `start_crawl`. Raises TimeoutError if the crawl takes longer than
+    arguments are passed to `start_crawl`. Raises TimeoutError if the crawl takes longer than
     `timeout` seconds, and RuntimeError if it does not start, for example because there is no such
     spider.
     """

@@ -92,9 +92,9 @@ def _crawl(
         # The second run follows at once, although the sources are due again only in a day.
         arguments={} if number == 1 else {"force": "1"},
     )
-    requests, connections = len(result.log), len(result.connections)
     console.print(
-        f"  {count_of(requests, 'request')} over {count_of(connections, 'connection')}, at most "
+        f"  {count_of(len(result.log), 'request')} over "
+        f"{count_of(len(result.connections), 'connection')}, at most "
         f"{most_open(result.connections)} open at once; "
         f"{count_of(len(result.items), 'new entry', 'new entries')}, {result.seconds:.0f} s"
     )

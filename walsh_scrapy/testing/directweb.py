@@ -241,7 +241,7 @@ class DirectWeb(Web):
         self._names: asyncio.DatagramTransport | None = None
         self._resolver_port = 0
         self._refused: socket.socket | None = None
-        self._dead = set[str]()
+        self._dead: set[str] = set()
         self._silent: list[socket.socket] = []
         super().__init__(*sites)
 
@@ -266,10 +266,11 @@ class DirectWeb(Web):
         If a site has `tls`, OpenSSL will trust the CA of this web, and no other CA.
         """
         proxies = [variable for name in _PROXIES for variable in (name, name.upper())]
-        path = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
+        inherited = os.environ.get("PYTHONPATH")
+        path = f"{_HOOK}{os.pathsep}{inherited}" if inherited else str(_HOOK)
         families = (self.ports, self._ipv6_ports)
         listening = [ports.get(scheme, 0) for ports in families for scheme in DEFAULT_PORTS]
-        numbers = " ".join(map(str, (self._resolver_port, *listening)))
+        numbers = " ".join(str(port) for port in (self._resolver_port, *listening))
         variables = {"PYTHONPATH": path, "WALSH_DIRECT_WEB": numbers}
         return dict.fromkeys(proxies, "") | variables | self._directory.environment
 

@@ -89,12 +89,14 @@ def redirect_target(hit: Hit) -> str | None:
     location = hit.answered("Location")
     if hit.status not in _REDIRECTS or location is None:
         return None
-    mark = min((at for at in map(location.find, "?#") if at >= 0), default=len(location))
+    marks = [location.find(mark) for mark in "?#" if mark in location]
+    mark = min(marks, default=len(location))
     written = location[:mark].replace("\\", "/") + location[mark:]
     written = _UNWRITTEN.sub(lambda match: f"%{ord(match[0]):02X}", written.strip())
     try:
         parts = urlsplit(urljoin(hit.url, _SLASHES.sub(r"\1//", written)))
-        host, port = (parts.hostname or "").rstrip("."), parts.port
+        port = parts.port
+        host = (parts.hostname or "").rstrip(".")
         host = f"[{host}]" if ":" in host else host
     except ValueError:  # not a URL
         return None
@@ -296,10 +298,8 @@ def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]
     for record in sorted(idle.values(), key=lambda record: record.opened):
         by_client.setdefault(record.client, []).append(record)
     for hit in log:
-        earlier = [
-            record for record in by_client.get(hit.client, ()) if record.opened <= hit.started
-        ]
-        if earlier:
+        records = by_client.get(hit.client, ())
+        if earlier := [record for record in records if record.opened <= hit.started]:
             idle.pop(id(earlier[-1]), None)
     return [
         Hit(

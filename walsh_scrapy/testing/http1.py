@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from ssl import SSLContext, SSLObject
@@ -175,7 +175,8 @@ class ResponseWriter:
 
     async def _send(self, reply: Reply, hit: Hit) -> None:
         body = reply.content()
-        self.status, self.headers = reply.status, _with_content_length(reply, body)
+        self.status = reply.status
+        self.headers = _with_content_length(reply, body)
         if hit.method == "HEAD" or reply.status in _BODILESS:
             body = b""
         if reply.fault is Fault.TRUNCATE:
@@ -202,7 +203,8 @@ class ResponseWriter:
             await self._pause(seconds)
             await self._write(data)
         await self._pause(pause)
-        self.size, self.complete = size, complete
+        self.size = size
+        self.complete = complete
         await self._write(last, publish=True)
 
     async def _write(self, data: bytes, *, publish: bool = False) -> None:
@@ -257,37 +259,25 @@ _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
+@dataclass
 class Connection:
     """Answers the requests of one connection, one after the other, until one side closes it.
 
     `page_for` returns the page for a hit, and the hit with its number on that page. `context_for`
     returns the TLS context for a CONNECT, or None to refuse the tunnel. `on_handshake` is called
-    with the kind of each TLS handshake in a tunnel. `client` is the remote port, `scheme` the
-    scheme of targets without one. `latency` is added to each response, in seconds.
+    with the kind of each TLS handshake in a tunnel.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        page_for: Callable[[Hit], tuple[Hit, Page]],
-        log: SharedLog[Hit],
-        *,
-        client: int,
-        scheme: str = "http",
-        context_for: Callable[[Hit], SSLContext | None] = lambda _: None,
-        on_handshake: Callable[[str], None] = lambda _: None,
-        latency: float = 0.0,
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._page_for = page_for
-        self._context_for = context_for
-        self._log = log
-        self._client = client
-        self._scheme = scheme
-        self._on_handshake = on_handshake
-        self._latency = latency
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    page_for: Callable[[Hit], tuple[Hit, Page]]
+    log: SharedLog[Hit]
+    _: KW_ONLY
+    client: int  #: the remote port
+    scheme: str = "http"  #: the scheme of targets without one
+    context_for: Callable[[Hit], SSLContext | None] = lambda _: None
+    on_handshake: Callable[[str], None] = lambda _: None
+    latency: float = 0.0  #: seconds that are added to each response
 
     async def serve(self) -> None:
         """Answer until the connection ends. Raises the exceptions of the test's pages."""
@@ -299,47 +289,48 @@ class Connection:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has left; the log shows how much was sent
         finally:
-            self._writer.close()
+            self.writer.close()
         with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+            await self.writer.wait_closed()
 
     async def _answer(self) -> bool:
         """Read one request and answer it; return True if the connection stays open."""
         try:
-            request = parse_request(await self._reader.readuntil(b"\r\n\r\n"))
-            await self._reader.readexactly(int(request.value("content-length") or 0))
-            hit = hit_of(request, self._client, self._scheme)
+            request = parse_request(await self.reader.readuntil(b"\r\n\r\n"))
+            await self.reader.readexactly(int(request.value("content-length") or 0))
+            hit = hit_of(request, self.client, self.scheme)
         except (MalformedRequestError, ValueError, asyncio.LimitOverrunError):
-            self._writer.write(_BAD_REQUEST)
+            self.writer.write(_BAD_REQUEST)
             return False
-        if hit.method == "CONNECT" and (context := self._context_for(hit)):
+        if hit.method == "CONNECT" and (context := self.context_for(hit)):
             return await self._open_tunnel(hit, context)
-        hit, page = self._page_for(hit)
-        key = self._log.open(hit)
+        hit, page = self.page_for(hit)
+        key = self.log.open(hit)
 
         def publish(response: ResponseWriter) -> None:
-            self._log.change(key, lambda _: _with_response(hit, response))
+            self.log.change(key, lambda _: _with_response(hit, response))
 
-        response = ResponseWriter(self._reader, self._writer, publish)
-        reusable = await response.send(page, hit, self._latency)
+        response = ResponseWriter(self.reader, self.writer, publish)
+        reusable = await response.send(page, hit, self.latency)
         return reusable and request.keeps_alive
 
     async def _open_tunnel(self, hit: Hit, context: SSLContext) -> bool:
         """Open a tunnel and start TLS in it; if the handshake fails, log the hit with status 0."""
-        key, secured = self._log.open(hit), False
+        key = self.log.open(hit)
+        secured = False
         # If the handshake fails: the last moment at which the client was known to be connected.
         ended = time.monotonic()
-        self._writer.write(_ESTABLISHED)
+        self.writer.write(_ESTABLISHED)
         try:
-            await self._writer.start_tls(context)
+            await self.writer.start_tls(context)
             secured = True
         except OSError as error:
             raise NoHandshakeError from error
         finally:
-            self._on_handshake(handshake_of(self._writer) or FAILED)
+            self.on_handshake(handshake_of(self.writer) or FAILED)
             logged = replace(hit, ended=ended, status=200 if secured else 0, complete=secured)
-            self._log.change(key, lambda _: logged)
-        self._scheme = "https"
+            self.log.change(key, lambda _: logged)
+        self.scheme = "https"
         return True
 
 

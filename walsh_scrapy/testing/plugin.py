@@ -43,7 +43,7 @@ class CrawlFactory:
         self._running = running
 
     def __call__(self, web: Web, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
-        """Run a crawl to its end. The options are those of `walsh_scrapy.testing.run_crawl`."""
+        """Run a crawl to its end, with the options of `walsh_scrapy.testing.run_crawl`."""
         return run_crawl(web, spider, **self._defaults | options)
 
     def start(self, web: Web, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401

@@ -124,11 +124,12 @@ def is_address(host: str) -> bool:
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:
     """Return the places in the log of requests for robots.txt and for its redirect targets."""
-    places, hops = set[int](), set[str]()
-    for number, hit in enumerate(log):
+    places: set[int] = set()
+    hops: set[str | None] = set()
+    for place, hit in enumerate(log):
         if hit.path == "/robots.txt" or hit.url in hops:
-            places.add(number)
-            hops |= {target} if (target := redirect_target(hit)) else set()
+            places.add(place)
+            hops.add(redirect_target(hit))
     return places
 
 
@@ -161,7 +162,7 @@ def violation(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: i
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
     """Return one sentence for each broken rule: what was requested, and what would be right.
 
-    The keyword arguments are those of `assert_polite`.
+    The keyword arguments are the same as for `assert_polite`.
     """
     manners = Manners(**terms)
     requests = list(log)
@@ -208,7 +209,9 @@ def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Violation]:
 
 def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: no page is requested before the robots.txt of its scheme, host and port was answered."""
-    robots, files, reported = robots_hits(log), dict[str, int](), set[str]()
+    robots = robots_hits(log)
+    files: dict[str, int] = {}  # the first request for the robots.txt of each origin
+    reported: set[str] = set()
     for place, hit in enumerate(log if manners.robots_first else ()):
         file = files.get(hit.origin)
         exempt = hit.method == "CONNECT" or hit.url in manners.robots_exempt or place in robots
@@ -245,7 +248,7 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Violation
 def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: no URL is requested that a robots.txt denies."""
     # Decoded, because crawlers differ in what they percent-encode (RFC 3986 6.2).
-    denied = tuple(map(unquote, manners.denied))
+    denied = tuple(unquote(url) for url in manners.denied)
     for place, hit in enumerate(log):
         if f"{unquote(hit.url)}$".startswith(denied) and hit.path != "/robots.txt":
             yield violation("R2", log, place, "is denied by robots.txt")
@@ -270,18 +273,18 @@ def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R6: only declared targets, the targets of their redirects, and robots.txt are requested."""
     if manners.declared is None:
         return
-    robots, targets = robots_hits(log), {url.partition("#")[0] for url in manners.declared}
-    targets.update(manners.robots_exempt)
+    robots = robots_hits(log)
+    targets = {url.partition("#")[0] for url in manners.declared} | {*manners.robots_exempt, None}
     for place, hit in enumerate(log):
         if hit.url in targets:
-            targets |= {target} if (target := redirect_target(hit)) else set()
+            targets.add(redirect_target(hit))
         elif place not in robots and hit.method != "CONNECT":
             yield violation("R6", log, place, "is not among the declared URLs and their redirects")
 
 
 def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R7: a repeated request sends exactly the validators of the last response, or none."""
-    served = dict[str, Hit]()
+    served: dict[str, Hit] = {}
     for place, hit in enumerate(log if manners.conditional else ()):
         for name, condition in _VALIDATORS:
             served_value = served[hit.url].answered(name) if hit.url in served else None
@@ -336,7 +339,8 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     checks: defaultdict[str, Delay] = defaultdict(
         lambda: Delay(manners.precision, from_start=manners.from_start)
     )
-    robots, read = robots_hits(log), set[str]()
+    robots = robots_hits(log)
+    read: set[str] = set()  # hosts whose robots.txt was read
     for exchange in _requests(log, manners):
         hit = log[exchange.row]
         # A crawler cannot know a Crawl-delay before it has read the robots.txt.
@@ -351,7 +355,8 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
                 f"least {gap.required:.3f} s are required",
                 (gap.before.row, exchange.row),
             )
-        read |= {hit.host} if exchange.row in robots and 200 <= hit.status < 300 else set()
+        if exchange.row in robots and 200 <= hit.status < 300:
+            read.add(hit.host)
 
 
 def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
@@ -372,9 +377,10 @@ def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R5: without Retry-After each wait is at least twice the last, and retries are limited."""
     rows: defaultdict[str, Retries] = defaultdict(Retries)
-    last = dict[str, Exchange]()
+    last: dict[str, Exchange] = {}
     for exchange in exchanges_of(log, manners):
-        row, earlier = rows[exchange.url], last.get(exchange.url)
+        row = rows[exchange.url]
+        earlier = last.get(exchange.url)
         count = row.before(exchange)
         if earlier is not None and count:
             wait = Retries.min_wait(count, manners.backoff, manners.backoff_max)
@@ -392,9 +398,8 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 
 def _requests(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
     """Return the exchanges with hosts: a CONNECT that opened a tunnel is one with the proxy."""
-    return [
-        exchange for exchange in exchanges_of(log, manners) if not _is_tunnel(log[exchange.row])
-    ]
+    requests = exchanges_of(log, manners)
+    return [request for request in requests if not _is_tunnel(log[request.row])]
 
 
 def _is_tunnel(hit: Hit) -> bool:
@@ -422,9 +427,7 @@ def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 
 def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R4: a host sees at most `full_handshakes` TLS handshakes that resume no session."""
-    full = Counter(
-        connection.host for connection in manners.connections if connection.handshake == FULL
-    )
+    full = Counter(record.host for record in manners.connections if record.handshake == FULL)
     for host, count in full.items():
         if manners.full_handshakes is not None and count > manners.full_handshakes:
             allowed = manners.full_handshakes
@@ -432,21 +435,7 @@ def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    exact_user_agent,
-    nothing_private,
-    robots_first,
-    robots_cached,
-    robots_obeyed,
-    blocklist_kept,
-    documents_cached,
-    one_at_a_time,
-    one_connection,
-    sessions_resumed,
-    spaced,
-    holds_kept,
-    backed_off,
-    read_only,
-    in_scope,
-    validators_echoed,
-    not_too_often,
-)
+    exact_user_agent, nothing_private, robots_first, robots_cached, robots_obeyed,
+    blocklist_kept, documents_cached, one_at_a_time, one_connection, sessions_resumed, spaced,
+    holds_kept, backed_off, read_only, in_scope, validators_echoed, not_too_often,
+)  # fmt: skip

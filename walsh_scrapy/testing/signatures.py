@@ -84,9 +84,10 @@ class Signature:
 
     def _check_unique(self) -> None:
         """Check that no component is covered twice, with its parameters in any order."""
-        components = set[str]()
+        components: set[str] = set()
         for name, parameters in self.covered:
-            if (component := http_sf.ser((name, dict(sorted(parameters.items()))))) in components:
+            component = http_sf.ser((name, dict(sorted(parameters.items()))))
+            if component in components:
                 raise SignatureError(f"a signature covers {component} twice (RFC 9421 2)")
             components.add(component)
 
@@ -110,9 +111,7 @@ class Signature:
         """Check that this key signed this request. Raises SignatureError."""
         if self.parameters.get("alg", "ed25519") != "ed25519":
             raise SignatureError("a signature names an algorithm other than ed25519")
-        lines = [
-            f"{http_sf.ser(component)}: {self._value(*component)}" for component in self.covered
-        ]
+        lines = [f"{http_sf.ser(item)}: {self._value(*item)}" for item in self.covered]
         covered: list[ItemType] = list(self.covered)
         listed = http_sf.ser({"sig": (covered, dict(self.parameters))})
         lines.append(f'"@signature-params": {listed.removeprefix("sig=")}')
@@ -143,9 +142,8 @@ class Signature:
             member = _dictionary(hit, name).get(str(parameters["key"]))
             if member is not None and isinstance(member[0], str):
                 return http_sf.ser(member)
-        raise SignatureError(
-            f"a signature covers {http_sf.ser((name, parameters))}, which is not there"
-        )
+        component = http_sf.ser((name, parameters))
+        raise SignatureError(f"a signature covers {component}, which the request does not have")
 
 
 def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = None) -> str:
@@ -196,7 +194,8 @@ def _bytes_of(text: str) -> bytes:
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; refuse two members of one name, which parsers read differently."""
-    if len(members := dict(pairs)) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("two members with one name")
     return members
 

@@ -90,16 +90,18 @@ class SimulatedWeb:
         )
 
     async def _response(self, request: Request, reply: Reply, crawler: Crawler) -> Response:
-        seconds, timeout = LATENCY + reply.delay + reply.drip, request.meta["download_timeout"]
+        seconds = LATENCY + reply.delay + reply.drip
+        timeout = request.meta["download_timeout"]
         await asyncio.sleep(min(seconds, timeout))
         if seconds > timeout:
             raise DownloadTimeoutError(f"Getting {request.url} took longer than {timeout} seconds.")
         if reply.fault is not None:
             raise DownloadFailedError(f"Connection was lost: {Fault(reply.fault).value}")
-        body, headers, flags = reply.content(), Headers(reply.header_pairs()), []
+        headers = Headers(reply.header_pairs())
         headers.setdefault("Date", formatdate(self._clock.now(), usegmt=True))
-        if _is_stopped(headers, request, crawler):
-            body, flags = b"", ["download_stopped"]
+        is_stopped = _is_stopped(headers, request, crawler)
+        body = b"" if is_stopped else reply.content()
+        flags = ["download_stopped"] if is_stopped else []
         kind = responsetypes.from_args(headers=headers, url=request.url, body=body)
         return kind(
             request.url, status=reply.status, headers=headers, body=body, flags=flags,
@@ -199,7 +201,9 @@ class Simulation:
     ) -> CrawlResult:  # fmt: skip
         """Run one crawl, which writes its files into this folder."""
         self._web.log.clear()
-        started, items, log = self.clock.at, folder / "items.jsonl", folder / "stderr"
+        started = self.clock.at
+        items = folder / "items.jsonl"
+        log = folder / "stderr"
         handler = logging.FileHandler(log, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
         logging.getLogger().addHandler(handler)
@@ -267,7 +271,8 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
 
 
 async def _carry_out(plan: Plan, folder: Path, clock: SimulatedTime) -> list[CrawlResult]:
-    simulation, results = Simulation(plan.sites, clock), []
+    simulation = Simulation(plan.sites, clock)
+    results: list[CrawlResult] = []
     for number, start in enumerate(plan.starts):
         clock.at = max(clock.at, start)
         place = folder / f"run-{number}"

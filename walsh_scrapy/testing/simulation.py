@@ -65,7 +65,7 @@ def simulate(
 
     A run that is due before the previous one has ended begins at its end. All runs share the state
     in `folder`. A page may be a function only if its module can be imported by name, because the
-    sites are pickled. The other arguments are those of `run_crawl`; `timeout` is in real seconds.
+    sites are pickled. The other arguments are as for `run_crawl`; `timeout` is in real seconds.
 
     Return one result per run, with `seconds` and the log in simulated time. Raises RuntimeError if
     the simulation fails, and subprocess.TimeoutExpired.
@@ -94,9 +94,7 @@ def simulate(
         process.kill()
     if status:
         tail = (run / "log").read_text(errors="replace")[-_TAIL:]
-        raise RuntimeError(
-            f"the simulation ended with exit status {status}; its log ends with:\n{tail}"
-        )
+        raise RuntimeError(f"the simulation ended with exit status {status}; its log:\n{tail}")
     results: list[CrawlResult] = pickle.loads((run / "results").read_bytes())  # noqa: S301 - ours
     return results
 

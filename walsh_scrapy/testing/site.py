@@ -107,7 +107,8 @@ class Raw:
 
     def steps(self) -> list[tuple[float, bytes]]:
         """Return the pieces of bytes, each with the seconds to wait before it is sent."""
-        steps, pause = list[tuple[float, bytes]](), 0.0
+        steps: list[tuple[float, bytes]] = []
+        pause = 0.0
         for piece in self.pieces:
             if isinstance(piece, bytes):
                 steps.append((pause, piece))

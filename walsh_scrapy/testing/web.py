@@ -147,7 +147,8 @@ class Web(ABC):
             self._ready.set()
 
     async def _serve_until_closed(self) -> None:
-        self._loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
         try:
             await self._open_listeners()
             if self._connections.descriptor is not None:
@@ -163,7 +164,8 @@ class Web(ABC):
         if self._connections.descriptor is not None:
             loop.remove_reader(self._connections.descriptor)
         self._close_listeners()
-        tasks, sockets = list(self._open), list(self._open.values())
+        tasks = list(self._open)
+        sockets = list(self._open.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -91,7 +91,7 @@ class Names:
         return await asyncio.shield(self._lookup(host, port))
 
     def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
-        """Start to look up the hosts of coming requests. A failure does not matter here."""
+        """Start to look up the hosts of coming requests; errors are left to ``find``."""
         for host, port in names:
             if len(self._running) >= MAX_LOOKUPS_AHEAD:
                 return
@@ -105,9 +105,9 @@ class Names:
 
     def _recall(self, host: str, port: int) -> Addresses | None:
         name = self._known.get((host, port))
-        return (
-            name.addresses if name and time.monotonic() - name.since < ADDRESS_TTL_SECONDS else None
-        )
+        if name is None or time.monotonic() - name.since >= ADDRESS_TTL_SECONDS:
+            return None
+        return name.addresses
 
     def _lookup(self, host: str, port: int) -> asyncio.Future[Addresses]:
         key = host, port
@@ -207,7 +207,8 @@ class IdleConnections:
         if self._alone:
             for unusable in [key for key in self._idle if key != endpoint]:
                 self._close(unusable)
-        if (idle := self._idle.pop(endpoint, None)) is None:
+        idle = self._idle.pop(endpoint, None)
+        if idle is None:
             return None
         idle.timer.cancel()
         if idle.stream.has_unread:  # closed by the server, or bytes that belong to no request
@@ -287,7 +288,8 @@ class Connections:
             raise self._failure(endpoint, attempt, error) from error
 
     async def _connect(self, endpoint: Endpoint, attempt: _Attempt, *, public_only: bool) -> Stream:
-        host, proxy = endpoint.host, endpoint.proxy
+        host = endpoint.host
+        proxy = endpoint.proxy
         nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
         addresses = await self._names.find(nearest, port)
         attempt.has_addresses = True
@@ -308,7 +310,8 @@ class Connections:
         self, endpoint: Endpoint, attempt: _Attempt, error: OSError | UnicodeError
     ) -> NotConnected:
         """Return the exception for an attempt that failed."""
-        host, proxy = endpoint.host, endpoint.proxy
+        host = endpoint.host
+        proxy = endpoint.proxy
         nearest = proxy.host if proxy else host
         if isinstance(error, UnicodeError) or not attempt.has_addresses:
             failure = name_not_found(nearest, error)
@@ -346,7 +349,7 @@ class Connections:
 
 def check_public(host: str, addresses: Iterable[str]) -> None:
     """Raise Denied if a host has a private address, although it must be public."""
-    if not all(map(is_public, addresses)):
+    if not all(is_public(address) for address in addresses):
         raise Denied("privatehosts", f"{host} has an address that is not public")
 
 

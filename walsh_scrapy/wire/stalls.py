@@ -56,9 +56,9 @@ class _Ticker:
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        due, self._due_moment = loop.time() + _TICK_SECONDS, moment() + _TICK_SECONDS
-        self._due = due
-        loop.call_at(due, self._tick, due)
+        self._due_moment = moment() + _TICK_SECONDS
+        self._due = loop.time() + _TICK_SECONDS
+        loop.call_at(self._due, self._tick, self._due)
 
     def _tick(self, due: float) -> None:
         """Extend each time limit by the time in which the process stood still.
@@ -79,7 +79,8 @@ class _Ticker:
 
 
 def _move(timeout: asyncio.Timeout, seconds: float) -> None:
-    if (when := timeout.when()) is not None and not timeout.expired():
+    when = timeout.when()
+    if when is not None and not timeout.expired():
         timeout.reschedule(when + seconds)
 
 
@@ -101,7 +102,8 @@ async def limit(seconds: float, max_total: float | None = None) -> AsyncIterator
 
     After ``max_total`` seconds of any kind, suspension included, StoodStill is raised.
     """
-    ticker, total = _ticker(), asyncio.timeout(max_total)
+    ticker = _ticker()
+    total = asyncio.timeout(max_total)
     try:
         async with total, asyncio.timeout(seconds) as timeout:
             ticker.add(timeout, total)

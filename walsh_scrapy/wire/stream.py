@@ -201,11 +201,12 @@ class TlsStream:
     ) -> None:
         self._stream = stream
         self._host = host
-        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._received = ssl.MemoryBIO()
+        self._to_send = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
-            # As bytes, because ssl would encode text by IDNA 2003.
-            *(self._received, self._to_send),
-            server_hostname=host.encode("ascii"),
+            self._received,
+            self._to_send,
+            server_hostname=host.encode("ascii"),  # ssl would encode text by IDNA 2003
             session=session,
         )
         self.peer: str = stream.peer

@@ -89,7 +89,7 @@ def is_no_such_name(error: BaseException | None) -> bool:
 
 
 def name_not_found(host: str, error: OSError | UnicodeError) -> NotConnected:
-    """Return the exception for a failed lookup; ``error`` may also be that of its time limit."""
+    """Return the exception for a failed lookup; ``error`` may also be a TimeoutError."""
     match error:
         case UnicodeError():
             return NotConnected(NoAddress(host, f"the DNS has no address for {host}"), "host")
@@ -141,12 +141,12 @@ def _numbers(error: OSError) -> set[int]:
     """Return the errnos of an error. After several attempts they are only in its text."""
     if error.errno is not None:
         return {error.errno}
-    return set(map(int, _NUMBER.findall(str(error))))
+    return {int(number) for number in _NUMBER.findall(str(error))}
 
 
 def _text(error: OSError) -> str:
     """Return what the errnos of an error mean, which its own text does not tell."""
-    return ", ".join(map(os.strerror, sorted(_numbers(error)))) or str(error)
+    return ", ".join(os.strerror(number) for number in sorted(_numbers(error))) or str(error)
 
 
 # ---- TLS ----

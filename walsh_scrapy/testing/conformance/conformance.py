@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 def run(call: Call) -> int:
     """Test the command, print its scorecard, and return the exit status."""
-    arguments, words = call.arguments, call.arguments.crawler
+    arguments = call.arguments
+    words = arguments.crawler
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
         raise WrongCall("name the command to test: conformance -- COMMAND...")
-    rules = (
-        None if arguments.rules is None else [word.strip() for word in arguments.rules.split(",")]
-    )
+    names = arguments.rules
+    rules = None if names is None else [name.strip() for name in names.split(",")]
     try:
         card = trial.run(
             command,

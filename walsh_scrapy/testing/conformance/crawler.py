@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Final
 
-from walsh_scrapy.testing.conformance.scenario import Run
+from walsh_scrapy.testing.conformance.scenario import Run, unique_of
 from walsh_scrapy.testing.directweb import SECOND
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.site import Raw, Reply
@@ -42,7 +42,7 @@ class Places:
 
     def __init__(self, names: Iterable[str], ports: Mapping[str, int] | None = None) -> None:
         self._ports = dict(ports or {})
-        unique_names = dict.fromkeys(names) if self._ports else {}
+        unique_names = unique_of(names) if self._ports else []
         self._addresses = {name: str(_FIRST + place) for place, name in enumerate(unique_names)}
         self._names = {address: name for name, address in self._addresses.items()}
         literals = "|".join(re.escape(address) for address in self._names)

@@ -131,7 +131,8 @@ def _stays_home(evidence: TrialLog) -> Conclusion:
     served: dict[tuple[str, str], set[str]] = {}
     for request in evidence.everything:
         for field, condition in _VALIDATORS:
-            sent, got = request.hit.header(condition), request.hit.answered(field)
+            sent = request.hit.header(condition)
+            got = request.hit.answered(field)
             urls = served.get((field, sent), set()) if sent else set()
             is_invented = bool(sent) and request.hit.host == _NEW.host
             if is_invented or (urls and request.hit.url not in urls):
@@ -147,7 +148,8 @@ def _stays_home(evidence: TrialLog) -> Conclusion:
 
 
 def _not_again(evidence: TrialLog) -> Conclusion:
-    first, again = evidence.pages(Run.FIRST), evidence.pages(Run.AGAIN)
+    first = evidence.pages(Run.FIRST)
+    again = evidence.pages(Run.AGAIN)
     if not first:
         return not_applicable("it never requested the page")
     if fault := failed_by(not_too_often, [first[-1], *again], revisit=inf):

@@ -86,13 +86,15 @@ def _signed(evidence: TrialLog) -> list[Seen]:
 
 
 def _verify(evidence: TrialLog) -> Conclusion:
-    signed, wrong, strange = _signed(evidence), list[tuple[Seen, str]](), list[Seen]()
+    signed = _signed(evidence)
+    wrong: list[tuple[Seen, str]] = []
+    other_key: list[Seen] = []
     for request in signed:
         try:
             signature = Signature.of(request.as_sent)
             signature.check()
             if evidence.key is None or signature.key_id != key_id(evidence.key):
-                strange.append(request)
+                other_key.append(request)
             else:
                 signature.verify(evidence.key)
         except SignatureError as error:
@@ -101,10 +103,10 @@ def _verify(evidence: TrialLog) -> Conclusion:
         return failed(wrong[0][1], [request for request, _ in wrong])
     if not signed:
         return _NONE
-    if len(strange) == len(signed):
+    if len(other_key) == len(signed):
         return not_applicable("it signs with a key other than the one that it is given as {key}")
-    if strange:
-        return failed("it signs with two keys, although it was given one", strange)
+    if other_key:
+        return failed("it signs with two keys, although it was given one", other_key)
     return passed(f"all {len(signed)} signatures verify", signed)
 
 
@@ -131,7 +133,8 @@ def _none_over_http(evidence: TrialLog) -> Conclusion:
 
 
 def _are_all_signed(evidence: TrialLog) -> Conclusion:
-    signed, secure = _signed(evidence), _requests_over(evidence, "https")
+    signed = _signed(evidence)
+    secure = _requests_over(evidence, "https")
     if not signed:
         return _NONE
     if bare := [request for request in secure if request not in signed]:

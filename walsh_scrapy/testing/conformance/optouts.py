@@ -72,9 +72,7 @@ _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
 _OUT_LATER: Final = Site(_LATER, "", {"/feed.xml": feed()})
 #: So slow that its last pages are requested a minute after the list.
 _OUT_SOON: Final = Site(
-    _SOON,
-    "User-agent: *\nCrawl-delay: 13\n",
-    {f"/{number}.xml": feed() for number in range(5)},
+    _SOON, "User-agent: *\nCrawl-delay: 13\n", {f"/{number}.xml": feed() for number in range(5)}
 )
 #: The URLs of the listed domain to which the second redirect leads.
 _ORIGINS: Final = {
@@ -108,9 +106,7 @@ def _never_contacted(
         lists = _lists(evidence)
         if not lists:
             return not_applicable(f"it never requested the blocklist, {BLOCKLIST_URL}")
-        contacts = [
-            contact for contact in evidence.contacts_here() if contact.hit.url.startswith(origin)
-        ]
+        contacts = evidence.contacts_here(origin)
         reason = "it contacted a domain on the blocklist"
         if fault := failed_by(blocklist_kept, contacts, reason, lists[:1], blocked=[domain]):
             return fault

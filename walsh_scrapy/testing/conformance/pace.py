@@ -60,9 +60,7 @@ def _one_a_second(evidence: TrialLog) -> Conclusion:
     if fault := failed_by(spaced, evidence.contacts):
         return fault
     if len(requests := evidence.seen(Run.FIRST)) < _MIN_REQUESTS:
-        return not_applicable(
-            f"it made {len(requests)} requests; {_MIN_REQUESTS} are needed for a verdict"
-        )
+        return not_applicable(f"it made fewer than {_MIN_REQUESTS} requests to a host")
     return passed(f"{len(evidence.contacts)} requests, a second apart at each host", requests)
 
 
@@ -74,12 +72,9 @@ def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusio
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        contacts = [
-            contact for contact in evidence.contacts_here() if contact.hit.origin.startswith(origin)
-        ]
-        if fault := failed_by(
-            spaced, contacts, crawl_delays=dict.fromkeys(evidence.hosts, seconds)
-        ):
+        contacts = evidence.contacts_here(origin)
+        delays = dict.fromkeys(evidence.hosts, seconds)
+        if fault := failed_by(spaced, contacts, crawl_delays=delays):
             return fault
         if len(contacts) < 2 or all(contact.is_robots for contact in contacts):
             return not_applicable("it made fewer than two requests, or requested no page")
@@ -106,8 +101,8 @@ def _serial(evidence: TrialLog) -> Conclusion:
     if fault := failed_by(one_at_a_time, evidence.everything, reason, serial=True):
         return fault
     if not evidence.has_proxy:
-        contacts, opened = evidence.contacts, evidence.connections
-        if fault := failed_by(one_connection, contacts, connections=opened, serial=True):
+        opened = evidence.connections
+        if fault := failed_by(one_connection, evidence.contacts, connections=opened, serial=True):
             return fault
     if len(evidence.pages()) < 2:
         return not_applicable(_NO_SLOW_PAGES)
@@ -118,11 +113,13 @@ def _after_kill(evidence: TrialLog) -> Conclusion:
     delays = dict.fromkeys(evidence.hosts, _RESTART_DELAY)
     if fault := failed_by(spaced, evidence.contacts_here(), crawl_delays=delays):
         return fault
-    before, after = evidence.seen(Run.KILLED), evidence.pages(Run.RESTARTED)
+    before = evidence.seen(Run.KILLED)
+    after = evidence.pages(Run.RESTARTED)
     if not evidence.pages(Run.KILLED) or not after:
         return not_applicable("it requested no page both before and after it was killed")
-    gap, lines = after[0].hit.started - before[-1].hit.started, [before[-1], after[0]]
-    return passed(f"{gap:.3f} s after the last request before it was killed", lines)
+    gap = after[0].hit.started - before[-1].hit.started
+    reason = f"{gap:.3f} s after the last request before it was killed"
+    return passed(reason, [before[-1], after[0]])
 
 
 def _first_at_once(evidence: TrialLog) -> Conclusion:
@@ -131,7 +128,9 @@ def _first_at_once(evidence: TrialLog) -> Conclusion:
     A crawler may be slow in general. So it fails only if it held back all first requests, but sent
     another request at once: one to a known host, directly after a request to a different host.
     """
-    check, hosts, last = FirstRequests(_MIN_FIRST_REQUESTS), set[str](), ""
+    check = FirstRequests(_MIN_FIRST_REQUESTS)
+    hosts: set[str] = set()
+    last = ""
     requests = [request for request in evidence.everything if request.run is Run.FIRST]
     exchanges = exchanges_of([request.hit for request in requests], Manners(precision=TRIAL))
     for exchange in exchanges:
@@ -143,9 +142,8 @@ def _first_at_once(evidence: TrialLog) -> Conclusion:
     if check.are_held_back:
         reason = f"each first request to a host came {check.shortest_wait:.1f} s late or later"
         return failed(reason, requests)
-    return passed(
-        f"a first request came {max(0.0, check.shortest_wait):.3f} s after the one before it"
-    )
+    wait = max(0.0, check.shortest_wait)
+    return passed(f"a first request came {wait:.3f} s after the request before it")
 
 
 def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float = 0.0) -> Site:
@@ -239,7 +237,7 @@ _RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
 _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
 
 
-def _keeps_retry_after(evidence: TrialLog) -> Conclusion:
+def _keeps_hold(evidence: TrialLog) -> Conclusion:
     """Check that no request comes before a Retry-After has ended."""
     requests = evidence.seen()
     refusals = [request for request in requests if retry_after(request.hit) is not None]
@@ -301,7 +299,9 @@ def _after_silence(evidence: TrialLog) -> frozenset[Seen]:
     before the first requests to hosts, which need not wait.
     """
     silences: dict[Seen, float] = {}
-    before_first, hosts, end = list[float](), set[str](), -inf
+    before_first: list[float] = []
+    hosts: set[str] = set()
+    end = -inf
     for request in evidence.everything:
         silences[request] = request.hit.started - end
         if hosts and request.hit.host not in hosts:
@@ -309,9 +309,8 @@ def _after_silence(evidence: TrialLog) -> frozenset[Seen]:
         hosts.add(request.hit.host)
         end = max(end, request.hit.ended)
     usual = max(0.0, median(before_first)) if before_first else 0.0
-    return frozenset(
-        request for request, silence in silences.items() if silence > usual + _MIN_SILENCE
-    )
+    idle = usual + _MIN_SILENCE
+    return frozenset(request for request, silence in silences.items() if silence > idle)
 
 
 def _shrinks(gaps: Sequence[Sequence[float]], waits: Sequence[Sequence[float | None]]) -> bool:
@@ -320,10 +319,8 @@ def _shrinks(gaps: Sequence[Sequence[float]], waits: Sequence[Sequence[float | N
     The last gap may include time in a queue: it is at least as long as the wait.
     """
     ends: list[tuple[int, float, float]] = []  # number of waits in between, first wait, last gap
-    for row, known_waits in zip(gaps, waits, strict=True):
-        first = next(
-            (place for place, wait in enumerate(known_waits[:-1]) if wait is not None), None
-        )
+    for row, host_waits in zip(gaps, waits, strict=True):
+        first = next((n for n, wait in enumerate(host_waits[:-1]) if wait is not None), None)
         if first is not None:
             ends.append((len(row) - 1 - first, row[first], row[-1]))
         elif len(row) > 1:
@@ -358,12 +355,12 @@ def _is_linear(steps: Sequence[Sequence[float]]) -> bool:
     return slows_down and is_less((0, 0, 1, -1), -log(_MIN_STEP))
 
 
-def _keeps_retry_after_over_restart(evidence: TrialLog) -> Conclusion:
+def _keeps_hold_over_restart(evidence: TrialLog) -> Conclusion:
     if not evidence.seen(Run.RESTARTED):
         if any(retry_after(request.hit) for request in evidence.seen(Run.KILLED)):
             return passed("it did not come back after it was killed", evidence.seen(Run.KILLED))
         return not_applicable("it was never answered with Retry-After")
-    return _keeps_retry_after(evidence)
+    return _keeps_hold(evidence)
 
 
 def _date(date_format: str) -> Callable[[Hit], Reply]:
@@ -389,18 +386,17 @@ def _once(name: str, requirement: str, refusal: Page) -> Scenario:
     Whichever page the crawler requests first, the other page must wait too.
     """
     pages: dict[str, Page] = {path: [refusal, feed()] for path in _TWO}
-    return scenario("R5", name, requirement, _keeps_retry_after, Site(f"{name}.example", "", pages))
+    return scenario("R5", name, requirement, _keeps_hold, Site(f"{name}.example", "", pages))
 
 
 def _once_behind_redirect(status: str) -> Scenario:
     """Return the scenario of such a host, to which another host redirects."""
-    name, refusal = f"{status}-behind-redirect", _REFUSALS[status]
-    there = Site(f"{name}-there.example", "", {path: [refusal, feed()] for path in _TWO})
+    name = f"{status}-behind-redirect"
+    feeds: dict[str, Page] = {path: [_REFUSALS[status], feed()] for path in _TWO}
+    there = Site(f"{name}-there.example", "", feeds)
     hops = {path: redirect(f"http://{there.host}{path}") for path in _TWO}
     requirement = f"Retry-After of a {status} behind a redirect is kept for the host that refused"
-    return scenario(
-        "R5", name, requirement, _keeps_retry_after, Site(f"{name}.example", "", hops), there
-    )
+    return scenario("R5", name, requirement, _keeps_hold, Site(f"{name}.example", "", hops), there)
 
 
 def _once_at_two_origins(kind: str, origin: str) -> Scenario:
@@ -410,16 +406,14 @@ def _once_at_two_origins(kind: str, origin: str) -> Scenario:
     site = Site(host, "", {path: [_REFUSALS["429"], feed()] for path in _TWO}, tls=Certificate.GOOD)
     seeds = (f"http://{host}{_TWO[0]}", f"{origin.format(host)}{_TWO[1]}")
     requirement = f"A hold is for the whole host, at another {kind} too"
-    return Scenario(name, "R5", requirement, _keeps_retry_after, (site,), seeds)
+    return Scenario(name, "R5", requirement, _keeps_hold, (site,), seeds)
 
 
 def _refused_for_hours(name: str, status: int) -> Scenario:
     """Return the scenario of a host that refuses for longer than a run."""
     requirement = f"The Retry-After of one hour of a {status} is not cut short, even in a later run"
     site = Site(f"{name}.example", "", {"/feed.xml": _busy(status, str(_HOUR))})
-    return scenario(
-        "R5", name, requirement, _keeps_retry_after, site, runs=(Run.FIRST, Run.RESTARTED)
-    )
+    return scenario("R5", name, requirement, _keeps_hold, site, runs=(Run.FIRST, Run.RESTARTED))
 
 
 def _robots_refused(status: str) -> Scenario:
@@ -428,7 +422,7 @@ def _robots_refused(status: str) -> Scenario:
     text = "User-agent: *\nDisallow: /no/\n"
     site = Site(f"{name}.example", [_REFUSALS[status], text], {"/feed.xml": feed()})
     requirement = f"The Retry-After of a {status} for robots.txt applies as for any page"
-    return scenario("R5", name, requirement, _keeps_retry_after, site)
+    return scenario("R5", name, requirement, _keeps_hold, site)
 
 
 #: Each host answers a little more slowly than the one before it. Otherwise the retries of a crawler
@@ -537,7 +531,7 @@ SCENARIOS: Final = (
     scenario(
         "R5", "hold-after-restart",
         "Retry-After is kept by a crawler that was killed and started again",
-        _keeps_retry_after_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
+        _keeps_hold_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
     ),
     *(_refused_for_hours(name, status) for name, status in _LONG_HOLDS.items()),
 )  # fmt: skip

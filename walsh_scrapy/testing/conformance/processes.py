@@ -62,7 +62,7 @@ def _signal(group: int, number: int) -> None:
 
 def _end_children(group: int) -> int:
     """Kill all children; return how many of them had left the command's process group."""
-    outside = set[int]()
+    outside: set[int] = set()
     for _ in range(_ROUNDS):
         children = list(_children())
         if not children:

@@ -45,7 +45,8 @@ def obeys(
     """Return a check that fails if a denied path was requested, at one host or at all hosts."""
 
     def check(evidence: TrialLog) -> Conclusion:
-        requests, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
+        requests = evidence.seen(host=host)
+        hosts = [host] if host else evidence.hosts
         names = [f"{scheme}://{name}" for scheme in DEFAULT_PORTS for name in hosts]
         urls = [f"{name}{path}$" for name in names for path in denied]
         files = [request for request in requests if request.is_robots]
@@ -81,7 +82,7 @@ def _case(
 ) -> Scenario:
     """Return the scenario of a robots.txt with this text, and of feeds at all these paths.
 
-    `options` are those of `robots`, for example its content type.
+    `options` are passed to `robots`, for example the content type.
     """
     paths = (*allowed, *denied)
     pages = {path.partition("?")[0]: feed() for path in paths}
@@ -118,7 +119,8 @@ def _tried_gently(evidence: TrialLog) -> Conclusion:
 
 def _sends_nothing_without(evidence: TrialLog) -> Conclusion:
     """Check that no page is requested while robots.txt is unreachable (RFC 9309 2.3.1.4)."""
-    files, pages = _files(evidence), evidence.pages()
+    files = _files(evidence)
+    pages = evidence.pages()
     if not files:
         return not_applicable("it never requested robots.txt")
     if pages and all(_may_go_on(page.hit) for page in pages):
@@ -165,7 +167,7 @@ def _by_scheme(hit: Hit) -> Reply:
 
 
 def _at_port(name: str, port: int) -> Site:
-    pages = dict.fromkeys(("/no-80/a.xml", "/no-8080/a.xml"), feed())
+    pages = {"/no-80/a.xml": feed(), "/no-8080/a.xml": feed()}
     return Site(name, f"User-agent: *\nDisallow: /no-{port}/\n", pages)
 
 

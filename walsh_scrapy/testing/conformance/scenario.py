@@ -62,7 +62,7 @@ class Verdict(StrEnum):
 
     PASS = "pass"  # noqa: S105 - no secret
     FAIL = "fail"
-    NOT_APPLICABLE = "not applicable"  #: the crawler never did what could have failed
+    NOT_APPLICABLE = "not applicable"  #: the crawler never got to where it could fail
     NOT_RUN = "could not run"  #: the run was cut short before that
 
 
@@ -121,9 +121,10 @@ class TrialLog:
         """All requests, and all connections without a request, in the order of their start."""
         return sorted([*self.everything, *self.silent], key=lambda request: request.hit.started)
 
-    def contacts_here(self) -> list[Seen]:
-        """Return the contacts with the scenario's hosts."""
-        return [request for request in self.contacts if request.hit.host in self.hosts]
+    def contacts_here(self, url: str = "") -> list[Seen]:
+        """Return the contacts with the scenario's hosts, at URLs that begin with `url`."""
+        contacts = (contact for contact in self.contacts if contact.hit.host in self.hosts)
+        return [contact for contact in contacts if contact.hit.url.startswith(url)]
 
     def seen(self, *runs: Run, host: str | None = None) -> list[Seen]:
         """Return the requests to the scenario's hosts (or to one), in these runs (or in all)."""
@@ -211,9 +212,18 @@ def not_applicable(reason: str) -> Conclusion:
 
 
 def _lines(requests: Sequence[Seen]) -> tuple[str, ...]:
-    unique = list(dict.fromkeys(request.line() for request in requests))
+    unique = unique_of(request.line() for request in requests)
     more = len(unique) - _MAX_LINES
     return (*unique[:_MAX_LINES], *([f"and {more} more"] if more > 0 else []))
+
+
+def unique_of(texts: Iterable[str]) -> list[str]:
+    """Return each text once, in the order of the first ones."""
+    unique: list[str] = []
+    for text in texts:
+        if text not in unique:
+            unique.append(text)
+    return unique
 
 
 _FEED: Final = rss("Feed", [Post("One", link=None, id="tag:feed.example,2026:1")], "")

@@ -15,15 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from walsh_scrapy import __version__
 from walsh_scrapy.testing.checks import BUSY
-from walsh_scrapy.testing.conformance import documents, identity, optouts, pace, robots
-from walsh_scrapy.testing.conformance.crawler import (
-    TIMEOUT_SECONDS,
-    CallOfRun,
-    CrawlerInput,
-    Output,
-    Places,
-    call,
-)
+from walsh_scrapy.testing.conformance import crawler, documents, identity, optouts, pace, robots
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pace import HELD, LAST, RESTARTED
 from walsh_scrapy.testing.conformance.scenario import (
@@ -33,6 +25,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     Seen,
     TrialLog,
     Verdict,
+    unique_of,
 )
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, without_requests
@@ -86,7 +79,7 @@ class Scorecard:
     command: tuple[str, ...]
     web: str  #: "direct" or "proxy"
     user_agents: tuple[str, ...]  #: what the crawler sent, in the order of first use
-    calls: tuple[CallOfRun, ...]
+    calls: tuple[crawler.CallOfRun, ...]
     results: tuple[Result, ...]
     is_whole: bool  #: True if all scenarios were tried
     output: str  #: the end of the command's output
@@ -184,10 +177,10 @@ def run(
     """Test a crawler: let the command crawl the hosts of the scenarios, and check their log.
 
     `command` may have placeholders such as `{seeds}`: see `CrawlerInput`. `rules` are names of
-    rules ("R4") or of scenarios (default: all). `user_agent` is the exact User-Agent to expect
-    (default: any, but always the same). With `proxy` the hosts are names behind a proxy, otherwise
-    addresses of this machine (default: addresses on Linux, where there are enough of them).
-    `patience` multiplies all time limits. `on_progress` is called with a sentence when a run
+    rules ("R4") or of scenarios (default: all). `user_agent` is the exact User-Agent that it must
+    send (default: any, but always the same). With `proxy` the hosts are names behind a proxy,
+    otherwise addresses of this machine (default: addresses on Linux, where there are enough of
+    them). `patience` multiplies all time limits. `on_progress` is called with a sentence when a run
     begins.
 
     Raises ValueError for an unknown rule, and TrialError if the command cannot be tested.
@@ -223,16 +216,16 @@ class _Trial:
     web: Web
     folder: Path
     patience: float
-    calls: list[CallOfRun] = field(default_factory=list)
+    calls: list[crawler.CallOfRun] = field(default_factory=list)
     begun: list[tuple[Run, float]] = field(default_factory=list)  #: the start of each run
 
     def __post_init__(self) -> None:
         sites = {site.name: site for scenario in self.scenarios for site in scenario.sites}
         ports = self.web.ports if isinstance(self.web, DirectWeb) else None
-        self.places = Places((site.host for site in sites.values()), ports)
-        self.web.add(_WITH_TLS, *map(self.places.site, sites.values()))
+        self.places = crawler.Places((site.host for site in sites.values()), ports)
+        self.web.add(_WITH_TLS, *(self.places.site(site) for site in sites.values()))
         self.began = time.monotonic()
-        self.output = Output()
+        self.output = crawler.Output()
         (self.folder / "kept").mkdir()
         self.key = Ed25519PrivateKey.generate()
         self.key_file = self.folder / "key.pem"
@@ -246,9 +239,11 @@ class _Trial:
         crawler_input = self._input_of(run)
         before = len(self.web.log)
         self.begun.append((run, time.monotonic()))
-        on_progress(f"{run.value} run, at most {TIMEOUT_SECONDS[run] * self.patience:.0f} s")
+        on_progress(
+            f"{run.value} run, at most {crawler.TIMEOUT_SECONDS[run] * self.patience:.0f} s"
+        )
         try:
-            call_of_run = call(
+            call_of_run = crawler.call(
                 run,
                 crawler_input.command(self.command),
                 crawler_input.environment(run),
@@ -271,7 +266,8 @@ class _Trial:
         silent = self._silent()
         has_proxy = isinstance(self.web, LoopbackWeb)
         named = tuple(map(self.places.connection, self.web.connections))
-        key, results = self.key.public_key(), []
+        key = self.key.public_key()
+        results: list[Result] = []
         declared = declared_by(self.scenarios)
         for scenario in self.scenarios:
             evidence = TrialLog(
@@ -282,7 +278,7 @@ class _Trial:
         return Scorecard(
             tuple(self.command),
             "proxy" if has_proxy else "direct",
-            tuple(dict.fromkeys(agents)),
+            tuple(unique_of(agents)),
             tuple(self.calls),
             tuple(results),
             self.scenarios == SCENARIOS,
@@ -324,7 +320,7 @@ class _Trial:
         """Return the run that was going on at a moment of the log."""
         return [run for run, began in self.begun if began <= moment][-1]
 
-    def _input_of(self, run: Run) -> CrawlerInput:
+    def _input_of(self, run: Run) -> crawler.CrawlerInput:
         scenarios = sorted(
             (scenario for scenario in self.scenarios if run in scenario.runs),
             key=lambda scenario: LAST.index(scenario.name) if scenario.name in LAST else -1,
@@ -335,12 +331,14 @@ class _Trial:
         authority = Path(self.web.environment["SSL_CERT_FILE"])
         blocklist = self.places.text(BLOCKLIST_URL)
         kept_folder = self.folder / "kept"
-        return CrawlerInput(seeds, pages, kept_folder, authority, self.key_file, blocklist, proxy)
+        return crawler.CrawlerInput(
+            seeds, pages, kept_folder, authority, self.key_file, blocklist, proxy
+        )
 
     def _file(self, name: str, urls: Iterable[str]) -> Path:
         """Write a file with each URL once, and return its path."""
         path = self.folder / f"{name}.txt"
-        text = "".join(f"{url}\n" for url in dict.fromkeys(urls))
+        text = "".join(f"{url}\n" for url in unique_of(urls))
         path.write_text(self.places.text(text), encoding="utf-8")
         return path
 
@@ -349,12 +347,16 @@ class _Trial:
 
         Each host of those scenarios has answered, long enough ago for the crawler to store it.
         """
-        began, done = self.begun[-1][1], time.monotonic() - _WRITING_SECONDS * self.patience
+        began = self.begun[-1][1]
+        done = time.monotonic() - _WRITING_SECONDS * self.patience
         log = [hit for hit in self.web.log if hit.started >= began and hit.ended < done]
         hits = [self.places.hit(hit) for hit in log]
-        wanted = {RESTARTED.host: _is_page, HELD.host: _is_refusal}
-        there = {host for scenario in self.scenarios for host in scenario.hosts} & set(wanted)
-        return all(any(hit.host == host and wanted[host](hit) for hit in hits) for host in there)
+        hosts = {host for scenario in self.scenarios for host in scenario.hosts}
+        answered = {
+            RESTARTED.host: any(h.host == RESTARTED.host and h.path != "/robots.txt" for h in hits),
+            HELD.host: any(h.host == HELD.host and h.status in BUSY for h in hits),
+        }
+        return all(answered[host] for host in hosts & answered.keys())
 
 
 def declared_by(scenarios: Iterable[Scenario]) -> frozenset[str]:
@@ -367,11 +369,3 @@ def declared_by(scenarios: Iterable[Scenario]) -> frozenset[str]:
         for scheme in DEFAULT_PORTS
     }
     return frozenset(declared | indexes | {BLOCKLIST_URL})
-
-
-def _is_page(hit: Hit) -> bool:
-    return hit.path != "/robots.txt"
-
-
-def _is_refusal(hit: Hit) -> bool:
-    return hit.status in BUSY

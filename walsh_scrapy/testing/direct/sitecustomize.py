@@ -5,7 +5,7 @@ are then looked up by the web's DNS server, and connections to ports 80 and 443 
 addresses go to the ports at which the web listens.
 
 The module imports little, because it runs before everything else. It replaces functions of
-`_socket`, and not only those of `socket`: other modules may have imported the latter already.
+`_socket`, which the functions of `socket` call: other modules may have imported the latter.
 """
 
 from __future__ import annotations
