@@ -15,7 +15,6 @@ from tests.helpers.sites import (
     LIST_URL,
     blocklist,
     paths,
-    refusal,
     write_project,
 )
 from walsh_scrapy.testing.hit import most_at_once
@@ -36,7 +35,6 @@ UNPACKING = (
     ("scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware", None),
     (f"{OURS}.compression.CompressionMiddleware", 590),
 )
-SELECT = "twisted.internet.selectreactor.SelectReactor"
 WITHOUT_BUSY = [500, 502, 504, 522, 524, 408]
 DAY = 86_400.0
 
@@ -390,48 +388,6 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
     assert {f"{link}?again" for link in links} - {item.get("url") for item in result.items} == {
         "http://barred.example/1?again"
     }
-
-
-@pytest.mark.parametrize(
-    ("gates", "settings", "words"),
-    [
-        (["pacing"], {"DOWNLOAD_DELAY": 2.5}, ["DOWNLOAD_DELAY is 2.5", "WALSH_MIN_INTERVAL"]),
-        (["pacing"], {"AUTOTHROTTLE_ENABLED": True}, ["AUTOTHROTTLE_ENABLED is True", "off"]),
-        (["pacing"], {"DOWNLOAD_TIMEOUT": 0}, ["DOWNLOAD_TIMEOUT is 0", "above 0"]),
-        (["robots"], {"TWISTED_REACTOR": SELECT}, ["TWISTED_REACTOR is", "asyncioreactor"]),
-        (
-            [(GATES["pacing"][0], 500)],
-            {},
-            ["PacingMiddleware (890) must come", "RedirectMiddleware"],
-        ),
-        (["backoff"], {}, ["RETRY_HTTP_CODES is", "[500, 502, 504, 522, 524, 408]"]),
-        (
-            ["backoff"],
-            {"RETRY_HTTP_CODES": WITHOUT_BUSY},
-            ["needs PacingMiddleware (890)"],
-        ),
-        (["robots"], {"ROBOTSTXT_OBEY": True}, ["robotstxt.RobotsTxtMiddleware must be None"]),
-        (["robots"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "Example-Bot"]),
-        (["pacing"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "WALSH_USER_AGENT"]),
-        (
-            ["robots", (GATES["blocklist"][0], 200)],
-            {},
-            ["after BlocklistMiddleware (10)"],
-        ),
-        (["redirect"], {}, ["redirect.RedirectMiddleware must be None"]),
-        (
-            [(GATES["identity"][0], 400)],
-            {},
-            ["IdentityMiddleware (860)", "cookies.CookiesMiddleware"],
-        ),
-    ],
-    ids=lambda value: None,
-)
-def test_below_its_floor_a_gate_refuses_to_start(direct_web, run, gates, settings, words):
-    web = direct_web(Site("a.example", "", {"/": page()}))
-    result = run(web, *gates, urls=["http://a.example/"], **settings)
-    line = refusal(result)
-    assert [word for word in words if word not in line] == []
 
 
 def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, on_state):

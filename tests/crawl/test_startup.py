@@ -17,6 +17,7 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
 from tests.helpers import ROOT
+from tests.helpers.sites import AGENT, IDENTITY
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.startup import (
@@ -273,24 +274,62 @@ def test_an_early_end_of_a_crawl_says_nothing_about_others():
     assert crawler.engine.reasons == ["state_failed"]
 
 
-# The identity gate is behind what sets the headers that it corrects.
+# Without the add-on a project may use single gates, with the settings that they need.
+
+SCRAPYS = "scrapy.downloadermiddlewares"
+WITHOUT_429_AND_503 = [500, 502, 504, 522, 524, 408]
+SINGLE = IDENTITY | {"USER_AGENT": AGENT}
+
+
+def errors_of(gates, settings):
+    """The errors of a project that uses gates, each at its order or at another one."""
+    table = {Gate[name].path: order or Gate[name].order for name, order in gates.items()}
+    given = SINGLE | {"DOWNLOADER_MIDDLEWARES": table} | settings
+    return [str(error) for error in start_problems(Settings(given))]
 
 
 @pytest.mark.parametrize(
-    ("order", "cookies", "words"),
+    ("gates", "settings"),
     [
-        (860, True, []),
-        (600, True, ["cookies.CookiesMiddleware"]),
-        (600, False, []),  # then Scrapy builds no CookiesMiddleware
-        (400, False, ["useragent.UserAgentMiddleware"]),
+        ({"IDENTITY": None}, {}),
+        ({"IDENTITY": 600}, {"COOKIES_ENABLED": False}),  # Scrapy builds no CookiesMiddleware
+        ({"ROBOTS": None, "PACING": None}, {"ROBOTSTXT_OBEY": False}),
+        ({"BACKOFF": None, "PACING": None}, {"RETRY_ENABLED": False}),
+        ({"BLOCKLIST": 30, "PRIVATEHOSTS": 50}, {}),
     ],
 )
-def test_only_what_is_switched_on_has_to_come_before_it(order, cookies, words):
-    table = {Gate.IDENTITY.path: order}
-    settings = Settings({"DOWNLOADER_MIDDLEWARES": table, "COOKIES_ENABLED": cookies})
-    found = [str(each) for each in start_problems(settings)]
-    assert len(found) == len(words)
-    assert all(word in line for word, line in zip(words, found, strict=True)), found
+def test_single_gates_with_what_they_need_may_start(gates, settings):
+    assert errors_of(gates, settings) == []
+
+
+@pytest.mark.parametrize(
+    ("gates", "settings", "words"),
+    [
+        ({"PACING": None}, {"DOWNLOAD_DELAY": 2.5}, ["DOWNLOAD_DELAY is 2.5", "be 0"]),
+        ({"PACING": None}, {"DOWNLOAD_SLOTS": {"a": {"delay": 1}}}, ["DOWNLOAD_SLOTS"]),
+        ({"PACING": None}, {"AUTOTHROTTLE_ENABLED": True}, ["AUTOTHROTTLE_ENABLED", "False"]),
+        ({"PACING": None}, {"DOWNLOAD_TIMEOUT": 0}, ["DOWNLOAD_TIMEOUT is 0", "above 0"]),
+        ({"PACING": None}, {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'"]),
+        ({"PACING": 500}, {}, ["PacingMiddleware (890)", "redirect.RedirectMiddleware"]),
+        ({"ROBOTS": None}, {"TWISTED_REACTOR": "x"}, ["TWISTED_REACTOR is", "asyncioreactor"]),
+        ({"ROBOTS": None}, {"ROBOTSTXT_OBEY": True}, ["RobotsTxtMiddleware must be None"]),
+        ({"ROBOTS": None}, {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "Example-Bot"]),
+        ({"ROBOTS": None, "BLOCKLIST": 200}, {}, ["after BlocklistMiddleware (10)"]),
+        ({"PRIVATEHOSTS": 200}, {"ROBOTSTXT_OBEY": True}, [f"before {SCRAPYS}.robotstxt"]),
+        ({"BACKOFF": None, "PACING": None}, {}, ["RETRY_HTTP_CODES is", str(WITHOUT_429_AND_503)]),
+        (
+            {"BACKOFF": None},
+            {"RETRY_HTTP_CODES": WITHOUT_429_AND_503},
+            ["needs PacingMiddleware (890)"],
+        ),
+        ({"REDIRECT": None}, {}, [f"{SCRAPYS}.redirect.RedirectMiddleware must be None"]),
+        ({"IDENTITY": 600}, {}, ["IdentityMiddleware (860)", "cookies.CookiesMiddleware"]),
+        ({"IDENTITY": 400}, {"COOKIES_ENABLED": False}, ["useragent.UserAgentMiddleware"]),
+    ],
+)
+def test_a_single_gate_below_its_floor_is_refused(gates, settings, words):
+    (error,) = errors_of(gates, settings)
+    assert [word for word in words if word not in error] == []
 
 
 # R6: what a redirect takes along, before any other gate has a say.

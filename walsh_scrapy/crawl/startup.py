@@ -288,14 +288,14 @@ def _single_problems(
     if Gate.PACING.path in places:
         slots = settings.getdict("DOWNLOAD_SLOTS")
         has_slot_delay = any(slot.get("delay") for slot in slots.values())
-        expected = "off with PacingMiddleware, which keeps the delays; set WALSH_MIN_INTERVAL"
-        for name, is_set in (
-            ("DOWNLOAD_DELAY", settings.getfloat("DOWNLOAD_DELAY") > 0),
-            ("DOWNLOAD_SLOTS", has_slot_delay),
-            ("AUTOTHROTTLE_ENABLED", settings.getbool("AUTOTHROTTLE_ENABLED")),
+        for name, is_set, expected in (
+            ("DOWNLOAD_DELAY", settings.getfloat("DOWNLOAD_DELAY") > 0, "0"),
+            ("DOWNLOAD_SLOTS", has_slot_delay, "without delays"),
+            ("AUTOTHROTTLE_ENABLED", settings.getbool("AUTOTHROTTLE_ENABLED"), "False"),
         ):
             if is_set:
-                yield bad_setting(name, settings[name], expected)
+                reason = "PacingMiddleware keeps the delays; set WALSH_MIN_INTERVAL"
+                yield bad_setting(name, settings[name], f"{expected}: {reason}")
         if not settings.getfloat("DOWNLOAD_TIMEOUT"):
             yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")
     sends_identity = Gate.IDENTITY.path in places or settings["USER_AGENT"] == options.user_agent
