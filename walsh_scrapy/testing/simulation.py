@@ -26,6 +26,7 @@ from walsh_scrapy.testing.crawl import (
     CrawlResult,
     Launcher,
     SourceLike,
+    copy_new_state,
     environment_of,
     find_project,
     settings_of,
@@ -75,6 +76,8 @@ def simulate(
     given = {
         name: str(value) if isinstance(value, Path) else value for name, value in given.items()
     }
+    if "WALSH_BLOCKLIST_URL" not in given:
+        copy_new_state(str(given["WALSH_STATE_URL"]))
     plan = Plan(sites, tuple(starts), spider, given, dict(arguments or {}))
     (run / "plan").write_bytes(pickle.dumps(plan))
     with (run / "log").open("wb") as log:
