@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.pool import NullPool
 
 from tests.helpers import LONGEST
 from tests.helpers.forkserver import ForkServer
+from tests.helpers.renewed import RenewedDatabase, url_of
 from walsh_scrapy.console.commands import COMMANDS
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
@@ -31,6 +31,8 @@ settings.load_profile("gate")
 # Modules and tests are compiled once, and not in each of hundreds of processes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A crawl trusts the CA of its web. Those of the machine take a third of the time of a short crawl.
+os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
 gc.disable()  # until all is collected: nothing of it is garbage, and there are thousands of tests
 
 #: Tests that use one of these run crawls or commands in processes of their own.
@@ -246,20 +248,21 @@ def _told(file, encoding):
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def url(request, tmp_path):
-    """The URL of a new database of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
-    return request.getfixturevalue("postgresql_url")
+    """The URL of a new state on each kind of database, or of none if the test is marked empty."""
+    from walsh_scrapy.testing.crawl import copy_new_state
+
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql_url")
+    url = f"sqlite:///{tmp_path / 'folder' / 'state.sqlite3'}"
+    if not request.node.get_closest_marker("empty"):
+        copy_new_state(url)
+    return url
 
 
 @pytest.fixture
 def postgresql_url(request, postgresql_database):
     """The URL of a database on PostgreSQL, with a new state, or empty if the test is marked so."""
-    from walsh_scrapy.state.database import Database
-
-    postgresql_database()
-    if not request.node.get_closest_marker("empty"):
-        Database(postgresql_database.url).close()
+    postgresql_database.renew(is_empty=bool(request.node.get_closest_marker("empty")))
     return postgresql_database.url
 
 
@@ -281,24 +284,10 @@ def encoded(postgresql_server):
 
 @pytest.fixture(scope="session")
 def postgresql_database(postgresql_server):
-    """Return a function that empties a database of this process, which is faster than a new one."""
+    """A database of this process, which is renewed faster than another one is created."""
     name = f"walsh_{uuid.uuid4().hex}"
     postgresql_server(f"CREATE DATABASE {name}")
-    engine = create_engine(url_of(name), isolation_level="AUTOCOMMIT", poolclass=NullPool)
-
-    def empty():
-        others = f"datname = '{name}' AND pid <> pg_backend_pid()"
-        postgresql_server(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
-        with engine.connect() as connection:
-            for statement in (
-                "DROP SCHEMA public CASCADE",
-                "CREATE SCHEMA public",
-                "GRANT USAGE ON SCHEMA public TO PUBLIC",  # as a new database has it
-            ):
-                connection.execute(text(statement))
-
-    empty.url = url_of(name)
-    yield empty
+    yield RenewedDatabase(name, postgresql_server)
     postgresql_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -315,7 +304,3 @@ def postgresql_server():
     with connection:
         yield lambda statement: connection.execute(text(statement))
     server.dispose()
-
-
-def url_of(database):
-    return f"postgresql+psycopg://postgres@127.0.0.1:5432/{database}"

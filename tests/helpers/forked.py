@@ -17,11 +17,13 @@ import gc
 import io
 import json
 import os
+import resource
 import runpy
 import selectors
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -32,7 +34,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import walk_packages
 from select import select
-from typing import Final, NoReturn, TextIO, TypedDict
+from typing import Any, Final, NoReturn, TextIO, TypedDict
 
 #: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
 #: settings and spiders of a project, which each child imports itself.
@@ -198,7 +200,79 @@ def _run(request: Request, path: list[str]) -> None:
     _customize()
     module, *arguments = request["arguments"]
     sys.argv = [module, *arguments]
+    if arguments[:1] == ["crawl"]:
+        subprocess.Popen = Interpreter().popen  # type: ignore[assignment,misc]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+class Interpreter:
+    """A process that runs a program as `python -P -c` does, but was forked, with all its imports.
+
+    A crawl reads documents in a process that it starts by `subprocess`, and imports take most of
+    that one's time. This is forked before the crawl has threads, and ends with the crawl unless it
+    is asked for. It is like a `subprocess.Popen` with pipes.
+    """
+
+    def __init__(self) -> None:
+        self.args: list[str] = []
+        self.returncode: int | None = None
+        self.is_free = True
+        asked, self._asks = os.pipe()
+        question, stdin = os.pipe()
+        stdout, answer = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            for descriptor in (self._asks, stdin, stdout):
+                os.close(descriptor)
+            _end(_status_of(lambda: _interpret(asked, question, answer)))
+        for descriptor in (asked, question, answer):
+            os.close(descriptor)
+        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+        self._start = subprocess.Popen
+
+    def popen(self, command: Any, *arguments: Any, **options: Any) -> Any:
+        """Start a process: this one for the first program, others by `subprocess`."""
+        is_program = isinstance(command, list) and command[:3] == [sys.executable, "-P", "-c"]
+        if not (is_program and self.is_free):
+            return self._start(command, *arguments, **options)
+        self.args, self.is_free = command, False
+        os.write(self._asks, command[3].encode())
+        os.close(self._asks)
+        return self
+
+    def poll(self) -> int | None:
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._wait(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _wait(self, options: int) -> int | None:
+        if self.returncode is None and (ended := os.waitpid(self.pid, options))[0]:
+            self.returncode = os.waitstatus_to_exitcode(ended[1])
+        return self.returncode
+
+
+def _interpret(asked: int, question: int, answer: int) -> None:
+    """Run the program that comes, if one does."""
+    program = os.read(asked, 65_536)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for standard, descriptor in enumerate((question, answer, nowhere)):
+        os.dup2(descriptor, standard)
+    _open_streams()
+    known = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    limit = resource.setrlimit
+
+    def limit_what_is_new(kind: int, limits: tuple[int, int]) -> None:
+        """Set a limit; this process has imported far more than one that was started."""
+        has_more = kind == resource.RLIMIT_DATA and limits[0] != resource.RLIM_INFINITY
+        limit(kind, (limits[0] + known * has_more, limits[1]))
+
+    resource.setrlimit = limit_what_is_new
+    exec(program, {"__name__": "__main__"})
 
 
 def _status_of(run: Callable[[], None]) -> int:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from configparser import ConfigParser
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, Required, Self, TypedDict, Unpack
 
@@ -60,6 +61,30 @@ def keep_blocklist(state: State, url: str, document: bytes, requested_at: float)
     adopted = Blocklist.parse(document).text()
     copy = BlocklistCopy(hash_of(document), None, None, requested_at, adopted)
     state.blocklist.keep(url, copy, document)
+
+
+#: The URL of a file whose path has no character that a URL escapes.
+_PLAIN_FILE: Final = re.compile(r"sqlite:///(/[\w./-]+)")
+
+
+def copy_new_state(state_url: str) -> None:
+    """Make the file of a new state, unless there is one, by copying a state that was made before.
+
+    That is three times as fast as making one. Nothing is done for other URLs than that of a file.
+    """
+    found = _PLAIN_FILE.fullmatch(state_url)
+    if found and not os.path.lexists(found[1]):
+        with suppress(OSError):
+            Path(found[1]).parent.mkdir(parents=True, exist_ok=True)
+            Path(found[1]).write_bytes(_new_state())
+
+
+@cache
+def _new_state() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "walsh.sqlite3"
+        State(f"sqlite:///{file}").close()
+        return file.read_bytes()
 
 
 def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:
@@ -325,6 +350,7 @@ def start_crawl(
     for name, value in (arguments or {}).items():
         command += ["-a", f"{name}={value}"]
     if "WALSH_BLOCKLIST_URL" not in crawl_settings:
+        copy_new_state(str(crawl_settings["WALSH_STATE_URL"]))
         keep_empty_blocklist(str(crawl_settings["WALSH_STATE_URL"]))
     variables = join_environments(environment_of(root), web.environment) | dict(environment or {})
     return Crawl(web, command, run, variables, launcher)

@@ -26,6 +26,7 @@ from walsh_scrapy.testing.crawl import (
     CrawlResult,
     Launcher,
     SourceLike,
+    copy_new_state,
     environment_of,
     find_project,
     settings_of,
@@ -77,6 +78,8 @@ def simulate(
     values = {
         name: str(value) if isinstance(value, Path) else value for name, value in values.items()
     }
+    if "WALSH_BLOCKLIST_URL" not in values:
+        copy_new_state(str(values["WALSH_STATE_URL"]))
     plan = Plan(sites, tuple(starts), spider, values, dict(arguments or {}))
     (run / "plan").write_bytes(pickle.dumps(plan))
     with (run / "log").open("wb") as log:
