@@ -89,7 +89,7 @@ class FirstSeenMiddleware(Component):
         async for item in start:
             await self._queue.wait_for_room()
             if isinstance(item, Request) and visit_of(item):
-                self._crawl.reader.expect()
+                self._crawl.reader.expect_documents()
             yield self._watched(item)
 
     async def process_spider_output(
@@ -112,7 +112,7 @@ class FirstSeenMiddleware(Component):
                 goes_on = goes_on or is_same
                 with self._outcomes.deferring(request):
                     if is_same:
-                        self._outcomes.carry(request, response, item)
+                        self._outcomes.continue_visit(request, response, item)
                     yield self._watched(item)
             elif not self._closed or items.passes(item):
                 yield item
@@ -129,7 +129,7 @@ class FirstSeenMiddleware(Component):
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        self._outcomes.ended(request, exception, response)
+        self._outcomes.record_exception(request, exception, response)
         return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
@@ -154,7 +154,7 @@ class FirstSeenMiddleware(Component):
                 following = item.copy() if item is request else item  # that one has ended
                 if _goes_on(request, following):
                     goes_on = True
-                    self._outcomes.carry(request, failure.value, following)
+                    self._outcomes.continue_visit(request, failure.value, following)
                 if isinstance(item, Request) or not self._closed or found.passes(item):
                     yield self._watched(following)
         finally:
@@ -162,7 +162,7 @@ class FirstSeenMiddleware(Component):
             if source_of(request) is None:
                 logger.warning("%s is for no source any more: a middleware changed it", request)
             elif not goes_on:
-                self._outcomes.ended(request, failure.value)
+                self._outcomes.record_exception(request, failure.value)
 
     async def _errback_output(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -195,9 +195,11 @@ class FirstSeenMiddleware(Component):
         left_out = feed.left_out + len(items.valid) - len(records)
         with self._outcomes.deferring(request):
             if not goes_on:
-                new = self._outcomes.fetched(request, response, feed, records, left_out=left_out)
+                new = self._outcomes.record_document(
+                    request, response, feed, records, left_out=left_out
+                )
             elif records:
-                new = self._outcomes.found(request, records)
+                new = self._outcomes.record_entries(request, records)
             self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawl.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in items.valid.items() if key in new]
