@@ -69,8 +69,8 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
     )),
     Mutant("error-validators", "R7", "the ETag of a 404 replaces that of the feed", (
         Patch("walsh_scrapy/crawl/sourcerecord.py", "record_after",
-              "record = replace(record, failures=known.failures + 1)",
-              "record = with_validators(replace(record, failures=known.failures + 1), result)"),
+              "record = replace(record, failures=previous.failures + 1)",
+              "record = with_validators(replace(record, failures=previous.failures + 1), result)"),
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome_writer.write",
@@ -96,8 +96,8 @@ if rewrite or key not in stored
                 != {**row_of_source(key, source), "every": 0}"""),
     )),
     Mutant("gone", "R8", "requests a source again that is gone (410)", (
-        Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._commit_end", "NEVER if is_gone else ",
-              ""),
+        Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._commit_end",
+              'if record.outcome == "gone":', "if False:"),
     )),
     Mutant("dump", "R9", "requests llms-full.txt", (
         _UNSCOPED,

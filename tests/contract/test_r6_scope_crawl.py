@@ -140,7 +140,7 @@ def test_hostile_feeds_beside_an_honest_one(direct_web, crawl):
     left_out = result.stats["walsh/entries/left_out"]
     assert found["honest.example"] == ("fetched", "")
     assert found["inherited.example"][0] == "fetched"
-    assert f"{left_out}, the oldest, are left out" in found["inherited.example"][1]
+    assert f"skipped the oldest {left_out}" in found["inherited.example"][1]
     assert found["attributes.example"][0] == "failed"
     assert "took longer than 5 s" in found["attributes.example"][1]
     assert len(result.items) == 3000 - left_out + 2

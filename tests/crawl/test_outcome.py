@@ -125,26 +125,36 @@ def outcome_of(known=None, visit=None, **result):
 
 
 def test_each_result_counts_failures_and_keeps_validators_or_not():
-    answer = Response(URL, headers={"ETag": '"2"'})
+    response = Response(URL, headers={"ETag": '"2"'})
     feed = Feed(title=None, language=None, entries=(), ttl=60.0, skip_hours=frozenset({3, 1}))
     for result, failures, etag in (
-        ({"outcome": "fetched", "answer": answer, "url": URL, "feed": feed}, 0, b'"2"'),
         (
-            {"outcome": "fetched", "answer": answer, "url": URL, "feed": feed, "is_whole": False},
+            {"outcome": "fetched", "response": response, "document_url": URL, "feed": feed},
+            0,
+            b'"2"',
+        ),
+        (
+            {
+                "outcome": "fetched",
+                "response": response,
+                "document_url": URL,
+                "feed": feed,
+                "is_complete": False,
+            },
             *(0, None),
         ),
-        ({"outcome": "unchanged", "answer": answer, "url": URL}, 0, b'"2"'),
-        ({"outcome": "unchanged", "answer": Response(URL), "url": URL}, 0, b"x"),
-        ({"outcome": "unchanged", "url": URL, "is_shared": True}, 0, None),
-        ({"outcome": "failed", "answer": Response(URL, 500)}, 3, b"x"),
-        ({"outcome": "gone", "answer": Response(URL, 410)}, 3, b"x"),
+        ({"outcome": "unchanged", "response": response, "document_url": URL}, 0, b'"2"'),
+        ({"outcome": "unchanged", "response": Response(URL), "document_url": URL}, 0, b"x"),
+        ({"outcome": "unchanged", "document_url": URL, "is_shared": True}, 0, None),
+        ({"outcome": "failed", "response": Response(URL, 500)}, 3, b"x"),
+        ({"outcome": "gone", "response": Response(URL, 410)}, 3, b"x"),
         ({"outcome": "denied by robots"}, 2, b"x"),
     ):
         record = outcome_of(**result)
         assert (record.failures, record.etag) == (failures, etag), result
-    record = outcome_of(outcome="fetched", answer=answer, url=URL, feed=feed)
+    record = outcome_of(outcome="fetched", response=response, document_url=URL, feed=feed)
     assert (record.feed_interval, record.skip_hours) == (3600.0, "1,3")
-    refused = outcome_of(outcome="failed", answer=Response(URL, 503))
+    refused = outcome_of(outcome="failed", response=Response(URL, 503))
     assert (refused.outcome, refused.failures, refused.status) == ("refused", 3, 503)
 
 
@@ -226,15 +236,15 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
         return frozenset()
 
     monkeypatch.setattr(Outcomes, "_commit", refuse)
-    monkeypatch.setattr(Outcomes, "_known", lambda *_: None)
+    monkeypatch.setattr(Outcomes, "_find_record", lambda *_: None)
     monkeypatch.setattr(Outcomes, "_commit_end", commit_end)
     visits = SimpleNamespace(context=SimpleNamespace(clock=None))
     engine = SimpleNamespace(end=lambda reason, line: ends.append((reason, line)))
     outcomes = Outcomes(None, None, visits, engine)
     request = Request(URL)
     set_visit(request, Visit(Source(URL), bool))
-    assert outcomes.found(request, ()) == frozenset()
-    assert outcomes._end(request, Result("fetched")) == frozenset()
+    assert outcomes.record_entries(request, ()) == frozenset()
+    assert outcomes._end_visit(request, Result("fetched")) == frozenset()
     ((reason, line),) = ends
     assert [result.outcome for result in results] == ["failed"]
     assert reason == "state_failed"

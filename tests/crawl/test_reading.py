@@ -134,7 +134,7 @@ def request_of_rank(rank):
 def test_the_process_starts_with_the_first_robots_txt(readers, is_expecting, rank, started):
     async def use(reader):
         if is_expecting:
-            reader.expect()
+            reader.expect_documents()
         for _ in range(2):
             reader.request_reached_downloader(request_of_rank(rank))
 
@@ -149,7 +149,7 @@ def test_in_simulated_time_no_process_is_started(readers):
 
 
 def test_a_document_that_takes_too_long_is_given_up_with_a_sentence(readers, monkeypatch):
-    monkeypatch.setattr(isolated, "PATIENCE", 0.04)
+    monkeypatch.setattr(isolated, "WALL_TIME_FACTOR", 0.04)
     readers.after_start = freeze
     with pytest.raises(NotAFeed, match=r"^Reading http://\S+ took longer than 5 s\.$"):
         readers.read(RSS)
@@ -214,7 +214,7 @@ def test_each_call_has_all_of_the_processor_time(monkeypatch):
 
 def test_the_system_ends_a_call_that_has_used_up_its_processor_time(readers, monkeypatch):
     """Here after 0.1 s, of which an endless reading gets all on any machine."""
-    monkeypatch.setattr(isolated, "PATIENCE", 1e6)
+    monkeypatch.setattr(isolated, "WALL_TIME_FACTOR", 1e6)
     monkeypatch.setattr(reading, "LIMITS", CostLimits(seconds=0.1, memory=2**30))
     with pytest.raises(TooCostly, match=r"took longer than 0\.1 s"):
         readers.call(endless)
@@ -222,7 +222,7 @@ def test_the_system_ends_a_call_that_has_used_up_its_processor_time(readers, mon
 
 def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readers, monkeypatch):
     """The crawl itself decides whether the document in hand is finished."""
-    ask = isolated._ask
+    ask = isolated._ask_process
 
     def ask_and_signal(process, message):
         answer = ask(process, message)
@@ -233,7 +233,7 @@ def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readers, monkeyp
     async def use(reader):
         return [await reader.read(RSS) for _ in range(2)]
 
-    monkeypatch.setattr(isolated, "_ask", ask_and_signal)
+    monkeypatch.setattr(isolated, "_ask_process", ask_and_signal)
     assert readers.run(use) == [RSS.read()] * 2
     assert len(readers.started) == 1
 

@@ -201,7 +201,7 @@ class FrozenReading(Extension):
     """
 
     def __init__(self, _crawler):
-        isolated.PATIENCE = math.inf
+        isolated.WALL_TIME_FACTOR = math.inf
         start = IsolatedProcess._start
 
         def start_frozen(isolated_process):

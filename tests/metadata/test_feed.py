@@ -511,9 +511,9 @@ QUOTING = "<!-- </rss> </channel> --><x><![CDATA[</channel> </rss> </rdf:RDF> </
 def test_a_feed_is_whole_if_it_has_its_own_end_tag_not_a_quoted_one(document, end):
     whole = document.rindex(end) + len(end)
     for cut in range(document.index("<title>"), len(document)):
-        assert read(document[:cut]).is_whole is (cut >= whole), document[:cut][-40:]
-    assert read(document).is_whole
-    assert read(f"{document.replace('Blog', 'A & B')}<p>ad</p>").is_whole
+        assert read(document[:cut]).is_complete is (cut >= whole), document[:cut][-40:]
+    assert read(document).is_complete
+    assert read(f"{document.replace('Blog', 'A & B')}<p>ad</p>").is_complete
 
 
 def test_an_entry_that_quotes_its_end_tag_may_be_cut_off():

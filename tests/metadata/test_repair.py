@@ -127,7 +127,7 @@ def test_what_is_well_formed_is_the_same_after_a_repair(document):
     repaired = well_formed(text.encode(), {"own": "Our Blog"})
     again = parse_feed(repaired.document, url=URL, content_type=None, source=URL)
     assert again == read(text)
-    assert (repaired.is_whole, repaired.is_cut_in_entry) == (True, False)
+    assert (repaired.is_complete, repaired.is_cut_in_entry) == (True, False)
 
 
 PIECES = [
@@ -155,7 +155,7 @@ def test_whatever_is_repaired_is_well_formed(pieces, data):
 def test_an_ampersand_that_begins_no_reference_is_text(title, text):
     feed = read(RSS.replace("{}", f"<item><title>{title}</title><guid>g</guid></item>"))
     assert titles(feed) == [text]
-    assert feed.is_whole
+    assert feed.is_complete
 
 
 def test_the_query_of_a_link_is_kept():
@@ -189,7 +189,7 @@ def test_an_entry_without_an_end_tag_ends_where_the_next_one_begins():
         ("3", "https://blog.example/3"),
         ("4", None),
     ]
-    assert feed.is_whole
+    assert feed.is_complete
 
 
 # Hostile documents: none raises anything but NotAFeed, and none takes long to read.

@@ -83,7 +83,7 @@ def test_an_item_has_no_address_and_no_credential_in_its_titles():
         ("React 19 @ home, 1 = 1", "React 19 @ home, 1 = 1"),
     ):  # fmt: skip
         item = EntryItem.of_feed(
-            replace(feed.entries[0], title=title), feed=replace(feed, title=title), source=url
+            feed.entries[0]._replace(title=title), feed=replace(feed, title=title), source=url
         )
         assert (item.title, item.source_title) == (kept, kept)
         assert item.key == feed.entries[0].key

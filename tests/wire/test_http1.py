@@ -154,10 +154,10 @@ def test_the_beginning_of_a_body_whole_or_cut_off(name):
     beginning, _ = unpack(packed[:150_000], [coding], 500_000)
     assert len(beginning) > 100_000
     assert BODY.startswith(beginning)
-    assert unpack(packed + b"no such member", [coding], 500_000).is_whole
+    assert unpack(packed + b"no such member", [coding], 500_000).is_complete
     for cut_off in (packed[:-1], packed[:150_000], b""):
-        assert not unpack(cut_off, [coding], 500_000).is_whole
-    assert unpack(packed[:150_000], [], 500_000).is_whole
+        assert not unpack(cut_off, [coding], 500_000).is_complete
+    assert unpack(packed[:150_000], [], 500_000).is_complete
 
 
 @pytest.mark.parametrize("name", PACKERS)
@@ -210,7 +210,7 @@ def test_what_comes_before_a_wrong_checksum_counts():
     found = unpack(ONE[:-8] + b"wrong" + ONE[-3:], [b"gzip"], 1_000_000)
     assert BODY.startswith(found.body)
     assert len(found.body) > 100_000
-    assert not found.is_whole
+    assert not found.is_complete
 
 
 def test_a_name_in_a_header_is_not_read_byte_by_byte():

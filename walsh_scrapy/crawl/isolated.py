@@ -1,7 +1,7 @@
-"""A separate process for costly work: documents, lists, schemas (decision 34).
+"""Calls functions in a separate process, for work that may cost too much: documents and schemas.
 
-The event loop goes on meanwhile. The process is ended when a call costs more than its limits, and
-with the crawl; then its memory is the system's again.
+The event loop goes on while a call runs. The process is killed when a call exceeds its limits, and
+when the crawl ends.
 """
 
 import asyncio
@@ -20,33 +20,35 @@ from walsh_scrapy.crawl.childprocess import OUT_OF_MEMORY, PROGRAM, TooCostly
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOK_SECONDS: Final = 0.1  #: between two looks whether the crawl is over
-#: Seconds of wall time for each of processor time, which a busy machine does not give at once.
-PATIENCE: Final = 6.0
-#: The exit status of a process that has used up its processor time; not on every system.
+#: Seconds between two checks whether the crawl is over.
+POLL_SECONDS: Final = 0.1
+#: A call may take so many seconds of wall time for each second of processor time, because other
+#: processes use the processor too.
+WALL_TIME_FACTOR: Final = 6.0
+#: The exit status of a process that has used up its processor time; None where there is no limit.
 _USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
 
 
 class Interrupted(Exception):
-    """A call has no result, because the crawl is over."""
+    """A call was stopped because the crawl is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostLimits:
     """The limits of one call: seconds of processor time, and bytes of memory.
 
-    Where the system cannot limit them, the call may take ``PATIENCE`` times as long.
+    Where the system has no such limits, only ``WALL_TIME_FACTOR`` times the seconds counts.
     """
 
     seconds: float
-    memory: int  #: of which the process itself needs 40 MiB
+    memory: int  #: the process itself needs 40 MiB of it
 
 
 class IsolatedProcess:
-    """Calls functions in a process that is started at the latest for a call, and kept for the next.
+    """Calls functions in a process, which is started for the first call and kept for later calls.
 
-    ``is_over`` returns whether the crawl is over; ``grace`` are the seconds for a call in hand
-    then.
+    ``is_over`` returns True if the crawl is over; ``grace`` is the number of seconds that a running
+    call has left then.
     """
 
     def __init__(self, limits: CostLimits, is_over: Callable[[], bool], grace: float = 0.0) -> None:
@@ -59,27 +61,29 @@ class IsolatedProcess:
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function, or raise its exception.
 
-        The function must have a name in a module, and its arguments must fit pickle. Raises
-        TooCostly and Interrupted, and OSError if no process can be started.
+        The function and its arguments must be picklable. Raises TooCostly if the call exceeds its
+        limits, Interrupted if the crawl ends, and OSError if no process can be started.
         """
         message = pickle.dumps((function, args, kwargs))
         async with self._turn:
             process = self.start()
-            running = asyncio.ensure_future(asyncio.to_thread(_ask, process, message))
-            left, is_over = PATIENCE * self._limits.seconds, False
-            # Scrapy has no signal for the moment at which a spider begins to close.
-            while not (await asyncio.wait({running}, timeout=LOOK_SECONDS))[0]:
-                if self._is_over() and not is_over:
-                    left, is_over = min(left, self._grace), True
-                left -= LOOK_SECONDS
-                if left <= 0:
+            running = asyncio.ensure_future(asyncio.to_thread(_ask_process, process, message))
+            remaining = WALL_TIME_FACTOR * self._limits.seconds
+            is_interrupted = False
+            # Polled, because Scrapy has no signal for the moment at which a spider begins to close.
+            while not (await asyncio.wait({running}, timeout=POLL_SECONDS))[0]:
+                if self._is_over() and not is_interrupted:
+                    is_interrupted = True
+                    remaining = min(remaining, self._grace)
+                remaining -= POLL_SECONDS
+                if remaining <= 0:
                     process.kill()
             answer = await running
             status = None if answer else self.close()
         if answer is None:
-            if is_over:
+            if is_interrupted:
                 raise Interrupted
-            if left <= 0 or status == _USED_UP:
+            if remaining <= 0 or status == _USED_UP:
                 raise TooCostly(f"took longer than {self._limits.seconds:g} s")
             if status == OUT_OF_MEMORY:
                 raise TooCostly(f"needs more than {self._limits.memory >> 20} MiB of memory")
@@ -90,25 +94,29 @@ class IsolatedProcess:
         return result
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Return the process, started if it does not run. Raises OSError."""
+        """Return the process; start it if it is not running. Raises OSError."""
         if self._process is not None and self._process.poll() is not None:
             self.close()
         self._process = process = self._process or self._start()
         return process
 
     def close(self) -> int | None:
-        """End the process; return how it ended, as `subprocess` has it. A call starts another."""
-        process, self._process = self._process, None
+        """Kill the process and return its exit status, as `subprocess` does.
+
+        The next call starts another process.
+        """
+        process = self._process
         if process is None:
             return None
+        self._process = None
         process.kill()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # the unsent rest
+            with suppress(OSError):  # bytes that were not sent
                 cast("BinaryIO", pipe).close()
         return process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start a process anew; a crawl has threads, so it is not forked."""
+        """Start a process. It is not forked, because a crawl has threads."""
         path = os.pathsep.join(map(os.path.abspath, sys.path))
         program = PROGRAM % (self._limits.seconds, self._limits.memory)
         return subprocess.Popen(  # noqa: S603 - our program, by our interpreter
@@ -120,12 +128,13 @@ class IsolatedProcess:
         )
 
 
-def _ask(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:
-    """Return the answer of the process; None if there is none to read. Called in a thread."""
-    question, answer = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
+def _ask_process(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:
+    """Return the answer of the process in a tuple, or None if it gave none. Runs in a thread."""
+    question = cast("BinaryIO", process.stdin)
+    answer = cast("BinaryIO", process.stdout)
     try:
         question.write(message)
         question.flush()
         return (pickle.load(answer),)  # noqa: S301 - of our process
-    except Exception:  # noqa: BLE001 - mostly it ended, or was ended
+    except Exception:  # noqa: BLE001 - usually the process ended or was killed
         return None

@@ -37,12 +37,11 @@ def lifetime_of(response: Response, now: float) -> Lifetime:
 
 
 def fresh_until(visit: Visit, home: str, now: float) -> float:
-    """Return the end of the lifetimes of a visit, before which no other begins, in epoch seconds.
+    """Return when the last response of a visit expires, in epoch seconds.
 
-    A redirect, or a page that is left for another document, leads to the next request, and its
-    lifetime counts as well (R8, decision 20). A lifetime is about one URL. The next visit begins at
-    ``home`` and does not request the hops before that, so these do not count.
+    Redirects count too, and so do pages that led to another document. The next visit begins at the
+    URL ``home``. It skips the redirects before that, so their lifetimes do not count.
     """
-    urls = [each.url for each in visit.lifetimes]
+    urls = [lifetime.url for lifetime in visit.lifetimes]
     start = urls.index(home) if home in urls else 0
-    return max((each.until for each in visit.lifetimes[start:]), default=now)
+    return max((lifetime.until for lifetime in visit.lifetimes[start:]), default=now)

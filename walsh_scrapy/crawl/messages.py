@@ -34,7 +34,7 @@ from twisted.internet.ssl import Certificate
 
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import DATA_LOSS, note, rank_of, ticket_of
-from walsh_scrapy.crawl.unpacking import may_be_whole
+from walsh_scrapy.crawl.unpacking import may_be_complete
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
@@ -210,7 +210,7 @@ class BodyReader:
         fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
         if isinstance(error, ResponseDataLossError) and not fails:
             return True
-        return may_be_whole(request, headers, bytes(body), self._most or sys.maxsize)
+        return may_be_complete(request, headers, bytes(body), self._most or sys.maxsize)
 
     async def _collect(
         self,

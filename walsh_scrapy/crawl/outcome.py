@@ -20,7 +20,7 @@ from walsh_scrapy.crawl.result import Result, is_gone_here, result_of, visited
 from walsh_scrapy.crawl.sourcerecord import (
     after_refusal,
     record_after,
-    start_of_row,
+    start_of_streak,
     with_move,
     with_validators,
 )
@@ -69,10 +69,10 @@ _RESENT: Final = (
 
 
 class Outcomes:
-    """Records visits: the outcome, the validators, and the time until the next one.
+    """Records how visits end: the outcome, the validators, and when the next visit is due.
 
-    A source whose request is deferred stays due, even if the state fails. Methods take the last
-    request of the visit. They raise StateUnavailable if the state fails.
+    A source whose request is deferred stays due, even if the state fails. The methods take the last
+    request of the visit, and raise StateUnavailable if the state fails.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Outcomes:
         self._visits = visits
         self._context = visits.context
         self._clock = visits.context.clock
-        # By the URLs of the sources whose visits go on: the refusal of an earlier document.
+        # By source URL: why the database refused an earlier document of a visit that goes on.
         self._refusals: dict[str, RefusedValues] = {}
 
-    def fetched(
+    def record_document(
         self,
         request: Request,
         response: Response,
@@ -96,64 +96,66 @@ class Outcomes:
         *,
         left_out: int = 0,
     ) -> frozenset[str]:
-        """Commit a document with its entries; return the keys of the entries never seen before.
+        """Commit a document with its entries; return the keys of the new entries.
 
-        The validators of a document that was cut off are not kept, because they stand for the
-        whole document. ``left_out`` are the entries beyond its budget (decision 34).
+        The validators of a response that was cut off are not kept, because they stand for all of
+        it. ``left_out`` is the number of entries beyond the limits of one document.
         """
         _, source = visited(request)
-        is_whole = feed.is_whole and DATA_LOSS not in response.flags
+        is_complete = feed.is_complete and DATA_LOSS not in response.flags
         detail = ""
-        if not is_whole:
-            has_all = feed.is_whole and source.kind == "feed"  # its parser saw its end
-            part = "behind the end of the feed" if has_all else "only a part of it came"
+        if not is_complete:
+            has_end = feed.is_complete and source.kind == "feed"  # its parser saw the end
+            part = "after the end of the feed" if has_end else "only a part of it came"
             detail = f"{response.url} was cut off: {part}"
             self._stats.inc_value("walsh/sources/cut_off")
         if left_out:
-            detail = f"{response.url} has too many entries: {left_out}, the oldest, are left out"
+            detail = f"{response.url} has too many entries; skipped the oldest {left_out}"
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", source.url, detail)
-        result = Result("fetched", detail, response, response.url, feed, is_whole)
-        return self._end(request, result, entries)
+        result = Result("fetched", detail, response, response.url, feed, is_complete)
+        return self._end_visit(request, result, entries)
 
-    def found(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
-        """Commit entries of a visit that goes on; return the keys of those never seen before.
+    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
+        """Commit entries of a visit that goes on; return the keys of the new entries.
 
-        The source stays as due as it was. If the database refuses them, the visit will fail.
+        When the source is due does not change. If the database refuses the entries, the visit
+        fails when it ends.
         """
         try:
-            return self._commit(request, self._known(request), entries)
+            return self._commit(request, self._find_record(request), entries)
         except RefusedValues as error:
             self._refusals[visited(request)[1].url] = error
             return frozenset()
 
-    def carry(
+    def continue_visit(
         self, request: Request, ended: Response | BaseException | None, following: Request
     ) -> None:
-        """Give the next request of a visit the facts of the visit, as the last one ``ended``.
+        """Pass the facts of a visit on to its next request.
 
-        The freshness lifetime of a response counts when the visit ends. If a page led to the next
-        request, its move counts too, and whether it is gone.
+        ``ended`` is the response or the exception of the last request. The lifetime of a response
+        counts when the visit ends. So does a page that moved or is gone.
         """
-        now, (visit, _) = self._clock.now(), visited(request)
+        now = self._clock.now()
+        visit, _ = visited(request)
         response = ended if isinstance(ended, Response) else _response_of(ended)
         if response is not None:
             visit = visit.passed(lifetime_of(response, now), response.status)
         if isinstance(ended, Response):
-            known = self._known(request)
-            is_gone = visit.has_gone_page or is_gone_here(known, request, ended)
+            record = self._find_record(request)
+            is_gone = visit.has_gone_page or is_gone_here(record, request, ended)
             if ended.status < 400:
-                known = with_move(move_after_intermediate, known, request, ended.url, now)
-            visit = replace(visit, page=PageResult(is_gone, known.move))
+                record = with_move(move_after_intermediate, record, request, ended.url, now)
+            visit = replace(visit, page=PageResult(is_gone, record.move))
         set_visit(following, visit.carried_to(visited(following)[0]))
 
-    def ended(
-        self, request: Request, error: BaseException | None, answer: Response | None = None
+    def record_exception(
+        self, request: Request, error: BaseException | None, response: Response | None = None
     ) -> None:
         """Record the outcome of a visit that ended in an exception.
 
-        ``answer`` is the response that could not be read, if that is why.
+        ``response`` is the response that could not be read, if that is the reason.
         """
         with self.deferring(request):
             if isinstance(error, RequestDeferred):
@@ -164,14 +166,13 @@ class Outcomes:
                 self._stats.inc_value("walsh/sources/due", -1)
                 self._stats.min_value("walsh/sources/next_due", error.due_at)
                 return
-            self._end(
-                request,
-                result_of(self._known(request), request, error, answer or _response_of(error)),
-            )
+            record = self._find_record(request)
+            response = response or _response_of(error)
+            self._end_visit(request, result_of(record, request, error, response))
 
     @contextmanager
     def deferring(self, request: Request) -> Iterator[None]:
-        """Leave the source of a request as due as it was if the block raises RequestDeferred."""
+        """Keep the source of a request due if the block raises RequestDeferred."""
         try:
             yield
         except RequestDeferred as error:
@@ -183,40 +184,41 @@ class Outcomes:
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._problems.defer(request.url, error.until)
             if source:
-                self._refused(request, error)
+                self._record_refusal(request, error)
                 self._visits.end(source)
 
-    def _refused(self, request: Request, error: RequestDeferred) -> None:
-        """Commit that a site refuses requests (429, 503), if one of a source is deferred for that.
+    def _record_refusal(self, request: Request, error: RequestDeferred) -> None:
+        """Commit that a site refuses requests (429, 503), if a request is deferred for that reason.
 
-        The source has not failed, and stays as due as it was (decision 15).
+        The source has not failed, and stays due.
         """
         status = error.refused if isinstance(error, HostDeferred) else None
         try:
+            # The other subclasses are trouble of this machine or of the state.
             if type(error) in (RequestDeferred, StillDue):
                 snapshot = self._context.state.hosts.find(self._context.host(request.url))
                 status = snapshot.times.refused if snapshot.hold else None
             if status is not None:
-                record = after_refusal(self._known(request), status, self._clock.now())
+                record = after_refusal(self._find_record(request), status, self._clock.now())
                 self._commit(request, replace(record, detail=f"its site answers {status}"))
                 self._stats.inc_value("walsh/sources/refused")
         except (HostLost, RefusedValues, StateUnavailable) as failure:
             logger.debug("the refusal is not recorded: %s", failure)
 
-    def _known(self, request: Request) -> SourceRecord:
+    def _find_record(self, request: Request) -> SourceRecord:
         """Return the row of the source of a request, with the move that its page showed."""
         visit, source = visited(request)
         record = self._visits.known(source) or SourceRecord(url=source.url, kind=source.kind)
         record = replace(record, kind=source.kind)
         return record.with_move(visit.page.move) if visit.page else record
 
-    def _end(
+    def _end_visit(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
     ) -> frozenset[str]:
-        """Commit how a visit ended; return the keys of the entries never seen before.
+        """Commit how a visit ended; return the keys of the new entries.
 
-        A visit whose result the database refuses has failed: its source backs off, and is not read
-        again in every run (decision 29).
+        If the database refuses the result, the visit has failed, so that the source backs off and
+        is not read again in every run.
         """
         refusal = self._refusals.pop(visited(request)[1].url, None)
         if refusal is None:
@@ -224,10 +226,10 @@ class Outcomes:
                 return self._commit_end(request, result, entries)
             except RefusedValues as error:
                 refusal = error
-        return self._end_refused(request, refusal)
+        return self._end_refused_visit(request, refusal)
 
-    def _end_refused(self, request: Request, refusal: RefusedValues) -> frozenset[str]:
-        """Commit that a visit failed whose values were refused, and end the run."""
+    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> frozenset[str]:
+        """Commit that a visit failed because its values were refused, and end the run."""
         url = visited(request)[1].url
         reason = f"the state does not accept what it brought ({refusal})"
         try:
@@ -242,40 +244,48 @@ class Outcomes:
     def _commit_end(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
     ) -> frozenset[str]:
-        now, (visit, source), answer = self._clock.now(), visited(request), result.answer
-        known, status = self._known(request), ticket_of(request).answered or visit.status
-        if answer is not None:
-            visit, status = visit.passed(lifetime_of(answer, now)), answer.status
-        record = record_after(known, request, result, now)
-        if record.resent == MAX_RESENT > known.resent:
+        now = self._clock.now()
+        visit, source = visited(request)
+        response = result.response
+        previous = self._find_record(request)
+        status = ticket_of(request).answered or visit.status
+        if response is not None:
+            visit = visit.passed(lifetime_of(response, now))
+            status = response.status
+        record = record_after(previous, request, result, now)
+        if record.resent > previous.resent and record.resent == MAX_RESENT:
             logger.warning(_RESENT, record.url, record.resent, program_name())
         llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
-        wished = fresh_until(visit, record.address, now) - now
-        if result.outcome == "unchanged" and answer is not None and llmstxt is None:
-            # A 304 without such headers keeps those of the stored response.
-            keeps = freshness_of(answer).is_unspecified and not known.failures
-            wished = max(wished, known.server_interval if keeps else 0.0)
-        least = source.revisit_interval(self._context.options.min_revisit)
-        hours = frozenset(map(int, filter(None, record.skip_hours.split(","))))
-        days = frozenset(filter(None, record.skip_days.split(",")))
-        hints = UpdateHints(record.feed_interval, hours, days)
-        is_gone = record.outcome == "gone"
-        until = NEVER if is_gone else not_before(now, wished, hints, least, record.failures)
+        server_interval = fresh_until(visit, record.address, now) - now
+        if result.outcome == "unchanged" and response is not None and llmstxt is None:
+            # A 304 without a lifetime keeps the lifetime of the stored response.
+            keeps_interval = freshness_of(response).is_unspecified and not previous.failures
+            stored_interval = previous.server_interval if keeps_interval else 0.0
+            server_interval = max(server_interval, stored_interval)
+        min_interval = source.revisit_interval(self._context.options.min_revisit)
+        hints = UpdateHints(
+            record.feed_interval,
+            frozenset(int(hour) for hour in record.skip_hours.split(",") if hour),
+            frozenset(day for day in record.skip_days.split(",") if day),
+        )
+        due_at = not_before(now, server_interval, hints, min_interval, record.failures)
+        if record.outcome == "gone":
+            due_at = NEVER
         record = replace(
             record,
             status=status,
             first_visited_at=record.first_visited_at or now,
             visited_at=now,
-            server_interval=wished,
-            not_before=until,
-            failing_since=start_of_row(record.failing_since, now) if record.failures else None,
+            server_interval=server_interval,
+            not_before=due_at,
+            failing_since=start_of_streak(record.failing_since, now) if record.failures else None,
             refused_since=record.refused_since if record.is_refused else None,
         )
         new = self._commit(request, record, entries, llmstxt, ends=True)
         self._visits.end(source)
-        what = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
-        self._stats.inc_value(f"walsh/sources/{what}")
-        if what == "failed":
+        name = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
+        self._stats.inc_value(f"walsh/sources/{name}")
+        if name == "failed":
             self._problems.failed(request.url, record.detail)
         return new
 
@@ -288,14 +298,16 @@ class Outcomes:
         *,
         ends: bool = False,
     ) -> frozenset[str]:
-        """Commit the row of the source of a request, with the end of that exchange.
+        """Commit the row of the source of a request; return the keys of the new entries.
 
-        With ``ends`` its visit ends, and with the last one its host is let go.
+        The end of the exchange is written with it. ``ends`` means that the visit ends; the host is
+        let go with its last visit.
         """
         _, source = visited(request)
-        known, host = self._visits.known(source), self._context.host(record.address)
+        previous = self._visits.known(source)
+        host = self._context.host(record.address)
         store = self._context.state.sources
-        work = store.outcome_writer(known, record, entries, llmstxt, host=host)
+        work = store.outcome_writer(previous, record, entries, llmstxt, host=host)
         return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
 
     def _llmstxt_after(
@@ -303,21 +315,23 @@ class Outcomes:
     ) -> LlmsTxtRecord | None:
         """Return the new record of the llms.txt that was requested; None for any other request.
 
-        An llms.txt is shared by the sources of its host (R9). It is due again after the freshness
-        lifetimes of its responses, and not before ``WALSH_MIN_REVISIT`` (decision 20).
+        The sources of a host share its llms.txt (R9). It is due again when its responses are no
+        longer fresh, and ``WALSH_MIN_REVISIT`` is over.
         """
         if visit.llmstxt is None or result.outcome.startswith("denied"):
             return None
-        now, revisit = self._clock.now(), self._context.options.min_revisit
-        own = {request.url, *(hop.url for hop in hops_of(request))}
-        wished = [each.until - now for each in visit.lifetimes if each.url in own]
-        until = not_before(now, max(wished, default=0.0), UpdateHints(), revisit)
-        known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
-        problem = "" if result.url else result.detail
-        record = replace(known, requested_at=now, due_at=max(until, now + revisit), problem=problem)
-        return with_validators(record, result) if result.url else record
+        now = self._clock.now()
+        min_revisit = self._context.options.min_revisit
+        urls = {request.url, *(hop.url for hop in hops_of(request))}
+        intervals = [lifetime.until - now for lifetime in visit.lifetimes if lifetime.url in urls]
+        due_at = not_before(now, max(intervals, default=0.0), UpdateHints(), min_revisit)
+        due_at = max(due_at, now + min_revisit)
+        record = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
+        problem = "" if result.document_url else result.detail
+        record = replace(record, requested_at=now, due_at=due_at, problem=problem)
+        return with_validators(record, result) if result.document_url else record
 
 
 def _response_of(error: BaseException | None) -> Response | None:
-    """Return the response that came, although it is of no use."""
+    """Return the response of an exception, if it has one."""
     return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None

@@ -1,7 +1,7 @@
-"""What strangers wrote is read in one isolated process, one document at a time (decision 34).
+"""Reads documents in one isolated process, one at a time (decision 34).
 
-The crawl goes on meanwhile: timers, signals and other requests. robots.txt and the blocklist are
-read by the crawl itself, because their readers are bounded.
+Timers, signals and other requests go on while a document is read. robots.txt and the blocklist are
+read in the process of the crawl, because their parsers are bounded.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ T = TypeVar("T")
 
 #: The limits of reading one document.
 LIMITS: Final = CostLimits(seconds=5, memory=200 * 1024 * 1024)
-GRACE_SECONDS: Final = 1.0  #: for the document in hand when the crawl ends
+#: Seconds that the document which is being read has left when the crawl ends.
+GRACE_SECONDS: Final = 1.0
 
 
 class Reader:
     """Reads the documents of one crawl.
 
-    Its process starts with the first request for a robots.txt if documents are expected, else with
-    the first document.
+    If documents are expected, the process starts while the first robots.txt is fetched. Otherwise
+    it starts with the first document.
     """
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
@@ -49,28 +50,28 @@ class Reader:
         self._process = IsolatedProcess(LIMITS, lambda: engine.is_closing, GRACE_SECONDS)
         self.close = self._process.close
 
-    def expect(self) -> None:
-        """Prepare for documents that will come."""
+    def expect_documents(self) -> None:
+        """Start the process with the first request for a robots.txt."""
         self._is_expecting = self._is_isolated
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Start the process while the first robots.txt is fetched."""
+        """Start the process if this is the first request for a robots.txt, and it is expected."""
         if self._is_expecting and rank_of(request) is Rank.ROBOTS:
             self._is_expecting = False
-            with suppress(OSError):  # the first document names the error
+            with suppress(OSError):  # reading the first document will raise it
                 self._process.start()
 
     async def read(self, document: Document) -> Feed:
-        """Return the feed or the links in a document. Raises NotAFeed, and as ``call`` does."""
+        """Return the feed or the links in a document. Raises as ``call``, and NotAFeed."""
         return await self.call(document.url, document.read)
 
     async def call(
         self, url: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return the result of a function that reads what came from a URL.
+        """Return the result of a function that reads the response from a URL.
 
-        Raises TooCostly with a sentence, StillDue if the crawl ends meanwhile, and MachineTrouble
-        if no process can be started.
+        Raises TooCostly with a sentence, StillDue if the crawl ends before the result, and
+        MachineTrouble if no process can be started.
         """
         if not self._is_isolated:
             return function(*args, **kwargs)

@@ -42,75 +42,83 @@ class Result:
 
     outcome: str  #: fetched, unchanged, failed, gone, or "denied by GATE"
     detail: str = ""  #: a sentence
-    answer: Response | None = None  #: the last response, if it is of this visit
-    url: str = ""  #: where its document is; empty if it brought none
-    feed: Feed | None = None  #: the document, if it came
-    is_whole: bool = True  #: it was not cut off
+    response: Response | None = None  #: the last response of the visit, if it has one of its own
+    document_url: str = ""  #: the URL of its document; empty if it has none
+    feed: Feed | None = None  #: its document, if that was read in this visit
+    is_complete: bool = True  #: False if the response was cut off
     is_shared: bool = False  #: the document was read for another source
-    is_unconnected: bool = False  #: it failed before any connection
+    failed_before_connection: bool = False  #: no server was connected to
 
     @property
     def validators(self) -> Validators | None:
-        """The validators of the whole document; None if not all of it came."""
-        return Validators.of(self.answer) if self.answer is not None and self.is_whole else None
+        """The validators of a complete response; None if there is none."""
+        if self.response is None or not self.is_complete:
+            return None
+        return Validators.of(self.response)
 
 
 def result_of(
-    known: SourceRecord, request: Request, error: BaseException | None, answer: Response | None
+    record: SourceRecord, request: Request, error: BaseException | None, response: Response | None
 ) -> Result:
-    """Return the result of a visit that an exception ends.
+    """Return the result of a visit that ended in an exception.
 
-    Each further failure in a row doubles the operator's interval. A source that is gone
-    permanently (410) is not requested until the operator resumes it. One that used up its tries
-    is refused, and has failed too (decision 15).
+    ``record`` is the row of the source before the visit. ``response`` is the last response, if any.
+    A source that is gone permanently (410) is not requested until the operator resumes it.
     """
     is_shared = False
     match error:
-        case NotModified(response=answer):
-            return Result(outcome="unchanged", answer=answer, url=answer.url)
-        case AlreadyRead():  # its entries are known, and its lifetime counts here too
+        case NotModified(response=not_modified):
+            return Result("unchanged", response=not_modified, document_url=not_modified.url)
+        case AlreadyRead():  # the lifetime of that response counts for this source too
             visit, _ = visited(request)
             set_visit(request, visit.passed(Lifetime(error.url, error.due_at)))
             if not error.problem:
                 detail = f"{error.url} was read already, at {format_moment(error.requested_at)}"
-                return Result("unchanged", detail, url=request.url, is_shared=True)
-            reason, is_shared = error.problem, True
+                return Result("unchanged", detail, document_url=request.url, is_shared=True)
+            reason = error.problem
+            is_shared = True
         case Denied():
             reason = error.reason
             if first_url(request) != request.url:
                 reason = f"it redirects to {request.url}: {reason}"
-            logger.info("%s is denied by %s: %s", known.url, error.gate, reason)
+            logger.info("%s is denied by %s: %s", record.url, error.gate, reason)
             return Result(f"denied by {error.gate}", reason)
         case _:
-            reason = reason_of(error, answer.url if answer is not None else request.url)
-    if answer is not None and _is_gone(known, request, answer):
-        logger.warning(_GONE, known.url, program_name(), known.url)
-        return Result("gone", reason, answer)
-    logger.warning("%s failed: %s", known.url, reason)
-    is_unconnected = isinstance(error, Unreachable) and not (
+            reason = reason_of(error, request.url if response is None else response.url)
+    if response is not None and _is_gone(record, request, response):
+        logger.warning(_GONE, record.url, program_name(), record.url)
+        return Result("gone", reason, response)
+    logger.warning("%s failed: %s", record.url, reason)
+    failed_before_connection = isinstance(error, Unreachable) and not (
         error.is_connected or hops_of(request) or visited(request)[0].status
     )
-    return Result("failed", reason, answer, is_shared=is_shared, is_unconnected=is_unconnected)
+    return Result(
+        "failed",
+        reason,
+        response,
+        is_shared=is_shared,
+        failed_before_connection=failed_before_connection,
+    )
 
 
-def is_gone_here(record: SourceRecord, request: Request, answer: Response) -> bool:
+def is_gone_here(record: SourceRecord, request: Request, response: Response) -> bool:
     """Return True if a response shows that a source is gone permanently (410).
 
-    It is of the source itself if no temporary redirect led to it.
+    A response after a temporary redirect says nothing about the source.
     """
-    if answer.status != HTTPStatus.GONE or first_url(request) not in (record.url, record.address):
+    if response.status != HTTPStatus.GONE or first_url(request) not in (record.url, record.address):
         return False
     return are_permanent([hop.status for hop in hops_of(request)])
 
 
-def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
-    """Return True if a source is gone permanently, by its only response or by that of its page.
+def _is_gone(record: SourceRecord, request: Request, response: Response) -> bool:
+    """Return True if a source is gone permanently, or its page is and nothing is in its place.
 
-    If its page is gone, the last response shows whether another document is in its place.
+    The last response of the visit shows whether another document is in the place of the page.
     """
     visit, _ = visited(request)
-    is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
-    return is_gone_here(record, request, answer) or (is_final and visit.has_gone_page)
+    is_final = response.status == HTTPStatus.OK or response.status in ABSENT
+    return is_gone_here(record, request, response) or (is_final and visit.has_gone_page)
 
 
 def visited(request: Request) -> tuple[Visit, Source]:

@@ -34,86 +34,95 @@ logger = logging.getLogger(__name__)
 Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
 
-def record_after(known: SourceRecord, request: Request, result: Result, now: float) -> SourceRecord:
-    """Return the row of a source after a visit, without its times and intervals.
+def record_after(
+    previous: SourceRecord, request: Request, result: Result, now: float
+) -> SourceRecord:
+    """Return the row of a source after a visit, except for its times and intervals.
 
-    ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
+    ``previous`` is the row before the visit, ``request`` the last request of the visit, and ``now``
+    the end of the visit in epoch seconds.
     """
     record = replace(
-        known,
+        previous,
         outcome=result.outcome,
         detail=result.detail,
-        unconnected=result.is_unconnected,
+        unconnected=result.failed_before_connection,
     )
     is_of_llmstxt = visited(request)[0].llmstxt is not None
-    if not result.url:
+    if not result.document_url:
         if result.outcome == "gone":
-            return replace(record, failures=known.failures + 1)
+            return replace(record, failures=previous.failures + 1)
         if result.outcome == "failed":
-            record = replace(record, failures=known.failures + 1)
-            if result.answer is not None and result.answer.status in RETRIED_STATUSES:
-                record = after_refusal(record, result.answer.status, now)
+            record = replace(record, failures=previous.failures + 1)
+            if result.response is not None and result.response.status in RETRIED_STATUSES:
+                record = after_refusal(record, result.response.status, now)
         return _after_failure(record, request, now)
     record = replace(record, failures=0)
-    if result.feed is not None and result.answer is not None:
-        is_known = result.is_whole and not is_of_llmstxt
-        body_sha256 = sha256(result.answer.body).hexdigest() if is_known else None
-        is_again = (
-            any(conditions_of(request).values()) and body_sha256 == known.body_sha256 is not None
-        )
+    if result.feed is not None and result.response is not None:
+        body_sha256: str | None = None
+        if result.is_complete and not is_of_llmstxt:
+            body_sha256 = sha256(result.response.body).hexdigest()
+        was_conditional = any(conditions_of(request).values())
+        is_unchanged = body_sha256 is not None and body_sha256 == previous.body_sha256
+        is_resent = was_conditional and is_unchanged
         hints = result.feed.hints
         record = replace(
             record,
             format=result.feed.format,
             body_sha256=body_sha256,
-            resent=known.resent + 1 if is_again else 0,
+            resent=previous.resent + 1 if is_resent else 0,
             feed_interval=hints.interval,
             skip_hours=",".join(map(str, sorted(hints.skip_hours))),
             skip_days=",".join(sorted(hints.skip_days)),
         )
     else:
-        resent = known.resent if result.is_shared else 0
-        record = replace(record, format=known.format or "shared", resent=resent)
+        resent = previous.resent if result.is_shared else 0
+        record = replace(record, format=previous.format or "shared", resent=resent)
     if is_of_llmstxt or result.is_shared:
         record = replace(record, validator_url=None, etag=None, last_modified=None)
     else:
         record = with_validators(record, result)
     if result.is_shared and is_of_llmstxt:
         return record
-    return with_move(move_after_document, record, request, result.url, now)
+    return with_move(move_after_document, record, request, result.document_url, now)
 
 
 def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
-    """Return the row after a refusal (429, 503) at ``now``; several in a row have one start."""
-    since = start_of_row(record.refused_since, now)
+    """Return the row after a refusal (429, 503) at ``now``; the start of a streak stays."""
+    since = start_of_streak(record.refused_since, now)
     return replace(record, outcome=REFUSED, status=status, refused_since=since)
 
 
-def start_of_row(since: float | None, now: float) -> float:
-    """Return when a row of problems began that goes on at ``now``; a wrong clock does not count."""
-    return now if since is None or since > now + CLOCK_SKEW else since
+def start_of_streak(since: float | None, now: float) -> float:
+    """Return when problems began that go on at ``now``; a start in the future is ignored."""
+    if since is None or since > now + CLOCK_SKEW:
+        return now
+    return since
 
 
 def with_validators(record: Record, result: Result) -> Record:
-    """Return a record with the validators of a document; those that a 304 does not have stay."""
-    given = result.validators
+    """Return a record with the validators of a response; a 304 replaces only those it has."""
+    validators = result.validators
     if result.feed is not None:
         return replace(
             record,
-            validator_url=given.url if given else None,
-            etag=given.etag if given else None,
-            last_modified=given.last_modified if given else None,
+            validator_url=validators.url if validators else None,
+            etag=validators.etag if validators else None,
+            last_modified=validators.last_modified if validators else None,
         )
-    if given is None:
+    if validators is None:
         return record
-    etag, last_modified = given.etag or record.etag, given.last_modified or record.last_modified
-    return replace(record, etag=etag, last_modified=last_modified)
+    return replace(
+        record,
+        etag=validators.etag or record.etag,
+        last_modified=validators.last_modified or record.last_modified,
+    )
 
 
 def with_move(
     move_after: MoveAfter, record: SourceRecord, request: Request, last: str, now: float
 ) -> SourceRecord:
-    """Return the row of a source after a page or a document, which came from ``last``."""
+    """Return the row of a source after a page or a document with the URL ``last``."""
     hops = hops_of(request)
     targets = permanent_targets([*(hop.url for hop in hops), last], [hop.status for hop in hops])
     move = move_after(record.move, record.url, first_url(request), targets, now)

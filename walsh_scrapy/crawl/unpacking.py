@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Codings of one body that are undone. Servers use one; a file can contain itself.
+#: The maximum number of codings of one body. Servers use one; a hostile file can contain itself.
 MAX_CODINGS: Final = 4
 #: The codings that are requested.
 ACCEPTED: Final = b"gzip, deflate"
-#: Codings that a server may use though they were not requested. They are not undone: a robots.txt
-#: in one of them must not count as one without rules.
-UNASKED: Final = frozenset({b"br", b"zstd"})
+#: Codings that some servers use although they were not requested. They are refused, so that a
+#: robots.txt in one of them does not count as a file without rules.
+UNREQUESTED: Final = frozenset({b"br", b"zstd"})
 _ONE_GZIP: Final = (b"", b"gzip", b"x-gzip")
-#: Characters of Content-Encoding that are shown.
+#: The maximum number of characters of a Content-Encoding in a message.
 MAX_CODINGS_CHARACTERS: Final = 60
 
 
 def unpack_response(
     request: Request, response: Response, max_bytes: int, stats: StatsCollector
 ) -> Response:
-    """Return a response with its body unpacked; ``max_bytes`` is its limit, 0 for none.
+    """Return a response with its body unpacked, to ``max_bytes`` at most (0: no limit).
 
-    Raises BadAnswer if it does not have its Content-Encoding, or is too large. An error response
-    stays that error, whatever its body.
+    Raises BadAnswer if the body does not have the announced Content-Encoding, or is too large. An
+    error response stays that error, whatever its body.
     """
-    codings = _codings_of(request, response.headers, response.body)
+    codings = _find_codings(request, response.headers, response.body)
     if not codings:
         response.headers.pop("Content-Encoding", None)
         return response
     try:
-        return _unpack(request, response, codings, max_bytes or sys.maxsize, stats)
+        return _unpack_body(request, response, codings, max_bytes or sys.maxsize, stats)
     except (*CODING_ERRORS, BadAnswer) as error:
         if response.status >= 400:
             return response.replace(body=b"")
@@ -64,19 +64,20 @@ def unpack_response(
         raise BadAnswer(response, reason) from error
 
 
-def may_be_whole(request: Request, headers: Headers, body: bytes, max_bytes: int) -> bool:
-    """Return True if a response that was cut off may have all of a feed; its parser decides.
+def may_be_complete(request: Request, headers: Headers, body: bytes, max_bytes: int) -> bool:
+    """Return True if a response that was cut off may have a complete feed; its parser decides.
 
-    ``body`` is the part that came. A packed body must have its end, behind which its checksum is.
+    ``body`` is the part that came. Compressed data must be complete, because its checksum is at its
+    end.
     """
-    names = _names_of(_codings_of(request, headers, body))
+    names = _split_codings(_find_codings(request, headers, body))
     if not _is_feed(request) or len(names) > MAX_CODINGS:
         return False
     try:
         unpacked = unpack(body, [name for name in reversed(names) if name in KNOWN], max_bytes)
     except CODING_ERRORS:
         return False
-    return unpacked.is_whole and may_have_ended(unpacked.body)
+    return unpacked.is_complete and may_have_ended(unpacked.body)
 
 
 def _is_feed(request: Request) -> bool:
@@ -84,8 +85,8 @@ def _is_feed(request: Request) -> bool:
     return source is not None and source.kind == "feed"
 
 
-def _codings_of(request: Request, headers: Headers, body: bytes) -> bytes:
-    """Return the Content-Encoding of a body; the first bytes decide about gzip in our documents."""
+def _find_codings(request: Request, headers: Headers, body: bytes) -> bytes:
+    """Return the codings of a body; for sources and documents its first bytes decide about gzip."""
     codings = b",".join(headers.getlist("Content-Encoding")).strip().lower()
     if (source_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
         # Some servers announce gzip and send a plain body, or the other way round.
@@ -93,28 +94,28 @@ def _codings_of(request: Request, headers: Headers, body: bytes) -> bytes:
     return codings
 
 
-def _names_of(codings: bytes) -> list[bytes]:
+def _split_codings(codings: bytes) -> list[bytes]:
     return [name.strip() for name in codings.split(b",")]
 
 
-def _unpack(
+def _unpack_body(
     request: Request, response: Response, codings: bytes, max_bytes: int, stats: StatsCollector
 ) -> Response:
-    names = _names_of(codings)
+    names = _split_codings(codings)
     if len(names) > MAX_CODINGS:
         raise EOFError(f"at most {MAX_CODINGS} are undone")
-    if response.body and UNASKED.intersection(names):
+    if response.body and UNREQUESTED.intersection(names):
         coding = f"{codings_text(codings)}, which was not requested"
         raise BadAnswer(response, f"the body of {response.url} is {coding}")
     undone = list(takewhile(lambda name: name in KNOWN, reversed(names)))
     remaining = names[: len(names) - len(undone)]
     counted = counted_bytes(request, response.headers)
-    body, is_whole = unpack(response.body, undone, counted or max_bytes + 1)
-    if not is_whole and _is_feed(request):
+    body, is_complete = unpack(response.body, undone, counted or max_bytes + 1)
+    if not is_complete and _is_feed(request):
         raise EOFError("its end is missing or damaged")
     if len(body) > max_bytes and _is_feed(request) and may_have_ended(body[:max_bytes]):
         body = body[:max_bytes]
-        is_whole = False
+        is_complete = False
     if len(body) > max_bytes:
         problem = f"the response from {host_of(response.url)} is too large"
         raise BadAnswer(response, f"{problem}: more than {format_bytes(max_bytes)} when unpacked")
@@ -124,19 +125,19 @@ def _unpack(
     response.headers["Content-Encoding"] = remaining
     if not remaining:
         del response.headers["Content-Encoding"]
-    answer = _with_body(response, body)
+    answer = _replace_body(response, body)
     if remaining:
         coding = codings_text(b", ".join(remaining))
         logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, coding)
-    if not is_whole and source_of(request):
+    if not is_complete and source_of(request):
         answer.flags.append(DATA_LOSS)
     return answer
 
 
 def counted_bytes(request: Request, headers: Headers) -> int | None:
-    """Return the number of bytes of an answer's body that count; None if all do.
+    """Return the number of bytes of a body that are read; None if all are.
 
-    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
+    Of a robots.txt that is one more than its limit, so that its parser sees the limit exceeded.
     """
     if rank_of(request) is Rank.ROBOTS:
         return MAX_OCTETS + 1
@@ -145,14 +146,14 @@ def counted_bytes(request: Request, headers: Headers) -> int | None:
     return HEAD_BYTES if is_page else None
 
 
-def _with_body(response: Response, body: bytes) -> Response:
-    """Return a response of the kind that its unpacked body has."""
+def _replace_body(response: Response, body: bytes) -> Response:
+    """Return the response with its unpacked body, in the class for that body."""
     kind = responsetypes.from_args(headers=response.headers, url=response.url, body=body)
-    # A packed body has no encoding.
+    # The encoding is found anew: that of the compressed bytes means nothing.
     changes: dict[str, Any] = {"encoding": None} if issubclass(kind, TextResponse) else {}
     return response.replace(cls=kind, body=body, **changes)
 
 
 def codings_text(codings: bytes) -> str:
-    """Return a Content-Encoding as it is shown to operators."""
+    """Return a Content-Encoding for a message."""
     return cut(printable(codings.decode("latin-1")), MAX_CODINGS_CHARACTERS)

@@ -71,7 +71,7 @@ class Feed:
     update_frequency: int | None = None  #: updates in one `update_period`, 1 or more
     skip_hours: frozenset[int] = frozenset()  #: hours without updates, 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: days without updates, UTC, such as "Sunday"
-    is_whole: bool = True  #: False if the document was cut off in transit
+    is_complete: bool = True  #: False if the document was cut off in transit
     left_out: int = 0  #: entries beyond the budget of a document (decision 34)
     #: Its form: "rss20", "atom10", "JSON Feed", "markdown"; not its content.
     format: str = field(default="", compare=False)

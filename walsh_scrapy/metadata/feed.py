@@ -99,7 +99,7 @@ def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         update_frequency=_update_frequency(channel),
         skip_hours=_skip_hours(channel),
         skip_days=_skip_days(channel),
-        is_whole=repaired is None or repaired.is_whole,
+        is_complete=repaired is None or repaired.is_complete,
         left_out=parser.left_out,
         format=f"{version}, repaired" if repaired else version,
     )

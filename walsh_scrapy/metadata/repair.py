@@ -53,7 +53,7 @@ class WellFormed:
 
     document: bytes  #: empty if there is no feed in it
     is_cut_in_entry: bool  #: it ended inside its last entry
-    is_whole: bool  #: its root had an end tag, or in RSS its channel, which holds all
+    is_complete: bool  #: its root had an end tag, or in RSS its channel, which holds all
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class _Repair:
         self.ends: dict[int, list[bytes]] = {}  #: end tags to insert before a piece
         self.root_attributes: dict[bytes, bytes] = {}
         self.prefixes: dict[bytes, None] = {}
-        self.is_whole = False
+        self.is_complete = False
 
     def tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
         """Take a tag."""
@@ -116,7 +116,7 @@ class _Repair:
     def finish(self) -> WellFormed:
         """Return the document."""
         if not self.stack:
-            return WellFormed(b"", is_cut_in_entry=False, is_whole=False)
+            return WellFormed(b"", is_cut_in_entry=False, is_complete=False)
         is_cut = any(self.stack[place].next is None for place in self.entries)
         top = self.stack[-1]
         if top.next is None and not top.is_entry and not top.is_outer:
@@ -132,7 +132,9 @@ class _Repair:
         for place, ends in self.ends.items():
             self.pieces[place] = b"".join((*ends, self.pieces[place]))
         self.pieces.append(b"</%b>" % root.name)
-        return WellFormed(b"".join(self.pieces), is_cut_in_entry=is_cut, is_whole=self.is_whole)
+        return WellFormed(
+            b"".join(self.pieces), is_cut_in_entry=is_cut, is_complete=self.is_complete
+        )
 
     def _doctype(self) -> bytes:
         declared = "".join(f'<!ENTITY {name} "{text}">' for name, text in self.entities.items())
@@ -152,7 +154,7 @@ class _Repair:
         is_empty = rest.endswith(b"/")
         if not self.stack:
             self.root_attributes = attributes
-            self.is_whole = is_empty
+            self.is_complete = is_empty
         elif is_empty:
             self.pieces.append(_start_tag(name, attributes, b"/>"))
             return
@@ -173,13 +175,13 @@ class _Repair:
         while len(self.stack) > places[-1] + 1:
             self._leave()
         if places[-1] == 0:
-            self.is_whole = True
+            self.is_complete = True
             self.pieces.append(b"")  # the root ends with the document, because more may follow
             return
         element = self._pop()
         self.pieces.append(b"</%b>" % element.name)
         is_rss = self.stack[0].key.endswith(b"rss")
-        self.is_whole = self.is_whole or (is_rss and element.is_outer)
+        self.is_complete = self.is_complete or (is_rss and element.is_outer)
         if self.entries:
             outer = self.stack[self.entries[-1]]
             if outer.next is not None and outer.next > element.at:

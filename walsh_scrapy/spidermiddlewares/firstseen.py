@@ -90,7 +90,7 @@ class FirstSeenMiddleware(Component):
         async for item in start:
             await self._queue.wait_for_room()
             if isinstance(item, Request) and visit_of(item):
-                self._crawl.reader.expect()
+                self._crawl.reader.expect_documents()
             yield self._add_errback(item)
 
     async def process_spider_output(
@@ -113,7 +113,7 @@ class FirstSeenMiddleware(Component):
                 with self._outcomes.deferring(request):
                     if _continue_visit(request, item):
                         goes_on = True
-                        self._outcomes.carry(request, response, item)
+                        self._outcomes.continue_visit(request, response, item)
                     yield self._add_errback(item)
             elif not self._metadata_only or items.accept(item):
                 yield item
@@ -133,7 +133,7 @@ class FirstSeenMiddleware(Component):
         if source_of(request) is None or request in self._handled:
             return None
         self._handled.add(request)
-        self._outcomes.ended(request, exception, response)
+        self._outcomes.record_exception(request, exception, response)
         return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
 
     def _add_errback(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
@@ -160,7 +160,7 @@ class FirstSeenMiddleware(Component):
                 following = item.copy() if item is request else item  # `request` has ended
                 if _continue_visit(request, following):
                     goes_on = True
-                    self._outcomes.carry(request, failure.value, following)
+                    self._outcomes.continue_visit(request, failure.value, following)
                 if isinstance(item, Request) or not self._metadata_only or items.accept(item):
                     yield self._add_errback(following)
         finally:
@@ -172,7 +172,7 @@ class FirstSeenMiddleware(Component):
                     request,
                 )
             elif not goes_on:
-                self._outcomes.ended(request, failure.value)
+                self._outcomes.record_exception(request, failure.value)
 
     async def _run_errback(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -209,9 +209,11 @@ class FirstSeenMiddleware(Component):
         left_out = feed.left_out + len(items.valid) - len(records)
         with self._outcomes.deferring(request):
             if not goes_on:
-                new = self._outcomes.fetched(request, response, feed, records, left_out=left_out)
+                new = self._outcomes.record_document(
+                    request, response, feed, records, left_out=left_out
+                )
             elif records:
-                new = self._outcomes.found(request, records)
+                new = self._outcomes.record_entries(request, records)
             self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawl.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in items.valid.items() if key in new]

@@ -24,7 +24,7 @@ class Unpacked(NamedTuple):
     """A body, as far as it counts."""
 
     body: bytes
-    is_whole: bool  #: False if it was damaged or cut off before its end
+    is_complete: bool  #: False if it was damaged or cut off before its end
 
 
 def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
@@ -33,7 +33,7 @@ def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
     ``codings`` are of ``KNOWN``, the outermost first. The bytes before an error count. Raises one
     of ``CODING_ERRORS`` if there are none.
     """
-    is_whole = True
+    is_complete = True
     for number, coding in enumerate(codings, 1):
         enough = most if number == len(codings) else 2 * most  # packed bytes may be more
         found = bytearray()
@@ -45,9 +45,9 @@ def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
         except CODING_ERRORS:
             if body and not found:
                 raise
-            is_whole = False
+            is_complete = False
         body = bytes(found)
-    return Unpacked(body[:most], is_whole)
+    return Unpacked(body[:most], is_complete)
 
 
 def _window(body: bytes, coding: bytes) -> int:
