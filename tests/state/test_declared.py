@@ -95,7 +95,7 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
 def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
     found = synced(A + B)
     wrong = C + B + '[[source]]\nurl = "ftp://a.example/"\n'
-    for text, reason in ((wrong, "entry 3: .* http or https"), ("", "it declares no source")):
+    for text, reason in ((wrong, "entry 3: .* http or https"), ("", "no source")):
         with pytest.raises(SourcesError, match=reason):
             synced(text)
         assert len(held(state, found.id)) == 2

@@ -56,9 +56,9 @@ def test_a_source_is_added_at_the_end_and_all_else_stays_to_the_byte(tmp_path, n
         ("s.json", "[]", f" is only read; declare there: {NEW}"),
         ("s.opml", "<opml><body/></opml>", rf" is only read; .*: {NEW} \(kind 'feed'\)"),
         ("s.toml", f'source = ["{A}"]\n', r"cannot be added at its end: \[\[source\]\] url ="),
-        ("s.toml", "[[source]\n", "it is not TOML"),
-        ("s.txt", "ftp://x.example/", "not http or https"),
-        ("s.yaml", "", "sources are read from"),
+        ("s.toml", "[[source]\n", "this is not TOML"),
+        ("s.txt", "ftp://x.example/", "not an http or https"),
+        ("s.yaml", "", "extension"),
     ],
 )
 def test_what_cannot_be_added_is_told_and_the_file_stays(tmp_path, name, body, words):

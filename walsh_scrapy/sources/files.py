@@ -1,4 +1,4 @@
-"""Files that a person names. Whatever they hold, time and memory have a limit."""
+"""Opening files that an operator names, with limits for the time and memory that they take."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
 
-#: Bytes of a file that is read piece by piece: ten times those of 1,000,000 sources.
+#: The maximum size of a file that is read piece by piece: ten times the size of 1,000,000 sources.
 MAX_FILE_BYTES: Final = 2**30
-#: Bytes of a file that is read as a whole.
+#: The maximum size of a file that is read into memory.
 MAX_WHOLE_BYTES: Final = 16 * 2**20
-#: Characters of a piece: of a line, or of a table.
+#: The maximum length of a line or of a table, in characters.
 MAX_PIECE_LENGTH: Final = 65_536
 
 
 class UnreadableFile(ValueError):
-    """A file that cannot be read in its format; the message is the reason."""
+    """A file cannot be read, or is not in its format; the message is the reason."""
 
 
 def open_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> BufferedReader:
-    """Open a regular file of at most ``max_bytes``. Raises UnreadableFile, and as `open` does.
+    """Open a regular file of at most ``max_bytes``. Raises UnreadableFile and OSError.
 
-    Pipes and devices are refused: they may have no end, and give nothing to a second reader.
+    Pipes and devices are refused: they may never end, and cannot be read twice.
     """
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
     status = os.fstat(file.fileno())
@@ -33,18 +33,18 @@ def open_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> BufferedReader:
         return file
     file.close()
     if stat.S_ISREG(status.st_mode):
-        raise UnreadableFile(f"it has {status.st_size} bytes, and at most {max_bytes} are read")
-    raise UnreadableFile("it is a pipe or a device; write its content to a file, and name that")
+        raise UnreadableFile(f"{status.st_size} bytes are too many; the maximum is {max_bytes}")
+    raise UnreadableFile("this is a pipe or a device; write its content to a file first")
 
 
 def read_within(file: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> bytes:
-    """Return the rest of an open file. Raises UnreadableFile for more than ``max_bytes`` bytes."""
+    """Return the rest of an open file. Raises UnreadableFile for more than ``max_bytes``."""
     body = file.read(max_bytes + 1)
     if len(body) > max_bytes:
-        raise UnreadableFile(f"it has more than {max_bytes} bytes, and at most these are read")
+        raise UnreadableFile(f"this is larger than the maximum of {max_bytes} bytes")
     return body
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file, and do not wait for the writer of a pipe."""
+    """Open a file without waiting for the writer of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,10 +1,11 @@
-"""Loading a sources file: each declaration is checked, and each target is kept once (R6).
+"""Loading a sources file: TOML, JSON, a plain list of URLs, or OPML.
 
-A file with a wrong declaration is refused as a whole, with one line: the place and the reason. In
-a list that a program exported (OPML), a source that cannot be requested is left out with a warning.
+Each declaration is checked. A file with a wrong declaration is refused, with one line that names
+the place and the reason. OPML is different, because a program exported it and the operator cannot
+correct it: a source that cannot be requested is skipped with a warning.
 
-Files are TOML, JSON, a plain list of URLs, or OPML. A list is read line by line, and a TOML file
-table by table where it surely can be split so; a large one is never in memory as a whole.
+A large file is never completely in memory: a list is read line by line, and a TOML file table by
+table, if it is certain where each table ends.
 """
 
 from __future__ import annotations
@@ -42,19 +43,19 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")
-#: A robots.txt is obeyed for a day. With a longer delay it could be out of date whenever its host
-#: is ready, so that nothing else would ever be requested.
+#: A robots.txt is valid for a day. With a longer delay, it could be out of date each time when its
+#: host is ready, and then only robots.txt would ever be requested.
 MAX_DELAY: Final = timedelta(hours=12)
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _HEADER: Final = "[[source]]"
-# A string without escapes, or a list of them, which TOML and JSON write alike.
+# A string without escapes, or a list of such strings, which are the same in TOML and JSON.
 _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
-#: Bytes of a TOML file that is not a row of tables; TOML's reader needs 400 times as many.
+#: The maximum size of a TOML file that cannot be split: tomllib needs 400 times as much memory.
 _MAX_TOML_BYTES: Final = 2**20
-#: A key with more parts than any: TOML's reader needs the square of their number.
+#: A key with 100 parts: the time of tomllib grows with the square of their number.
 _DEEP_KEY: Final = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
@@ -63,85 +64,84 @@ _log = logging.getLogger(__name__)
 
 
 class PlacedSource(NamedTuple):
-    """One source, and where the file declares it."""
+    """One source, and the place in the file that declares it."""
 
     place: str  #: "line 3", "entry 3" or "outline 3"
     source: Source
 
 
 class _RawSource(NamedTuple):
-    """One source as its file has it, unchecked."""
+    """One source as it is in the file, not checked yet."""
 
     place: str  #: "line 3", "entry 3" or "outline 3"
     value: Any
-    page: str | None = None  #: the web page it belongs to
-    folders: tuple[str, ...] = ()  #: of a feed reader, the outermost first
-    is_exported: bool = False  #: by a program, so that an operator cannot correct it
+    page: str | None = None  #: the page of the site
+    folders: tuple[str, ...] = ()  #: the folders of a feed reader, the outermost first
+    is_exported: bool = False  #: whether a program wrote it, so that nobody can correct it
 
 
 def load_sources(path: str | Path) -> tuple[Source, ...]:
     """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
 
-    Declarations with the same canonical URL are one source: the first one, with the tags of all.
-    One warning names the others. Wrong outlines of an OPML file are left out, with a warning each;
-    a file without any other source is refused. Raises SourcesError.
+    Declarations with the same canonical URL become one source: the first declaration, with the tags
+    of all of them. Warnings about repeated and about skipped declarations are logged. Raises
+    SourcesError, also for a file without any source.
     """
     file, warnings = Path(path), list[str]()
-    kept: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     repeated: list[str] = []
     for place, source in read_declarations(file, warnings):
         key = canonical_url(source.url)
-        if key in kept:
+        if key in sources:
             repeated.append(place)
-        kept[key] = merge_sources(kept[key], source) if key in kept else source
+        sources[key] = merge_sources(sources[key], source) if key in sources else source
     log_warnings(file, warnings + repetition_warnings(repeated))
-    return tuple(kept.values())
+    return tuple(sources.values())
 
 
 def repetition_warnings(places: Sequence[str]) -> list[str]:
-    """Return the warning for sources that were declared before; none without any."""
+    """Return a warning about repeated declarations, or nothing without any."""
     if not places:
         return []
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-    return [f"declared before and counted once: {', '.join(places[:3])}{more}"]
+    return [f"declared more than once, and visited once: {', '.join(places[:3])}{more}"]
 
 
 def log_warnings(file: Path, warnings: Iterable[str]) -> None:
-    """Log the warnings of a usable file."""
+    """Log warnings about a file."""
     for warning in warnings:
         _log.warning("%s: %s", file, warning)
 
 
 def read_declarations(file: Path, warnings: list[str]) -> Iterator[PlacedSource]:
-    """Yield the declarations of a file, in its order, repeated sources too.
+    """Yield the declarations of a file, in its order, including repeated ones.
 
-    Warnings are appended to ``warnings``. Raises SourcesError, even for a file that declares no
-    source.
+    Warnings are appended to ``warnings``. Raises SourcesError, also for a file without any source.
     """
     is_empty = True
     with open_sources(file) as opened:
-        for declared in parse_declarations(file, opened, warnings):
+        for declaration in parse_declarations(file, opened, warnings):
             is_empty = False
-            yield declared
+            yield declaration
     if is_empty:
-        raise SourcesError(f"{file}: {_why_empty(warnings)}")
+        raise SourcesError(f"{file}: {_explain_emptiness(warnings)}")
 
 
 def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Iterator[PlacedSource]:
-    """Yield the same of ``opened``, which has the text of the file, and may declare nothing."""
+    """Like `read_declarations`, for the text in ``opened``, which may declare no source."""
     read = _READERS.get(file.suffix.lower())
     if read is None:
         raise SourcesError(
-            f"{file}: sources are read from .toml, .opml, .xml, .json and .txt files; rename it"
+            f"{file}: the extension of a sources file must be .toml, .opml, .xml, .json or .txt"
         )
     try:
         for raw in read(opened, warnings):
             try:
-                yield _declaration(raw)
+                yield _place_source(raw)
             except SourcesError as error:
                 if not raw.is_exported:
                     raise
-                warnings.append(f"{_LEFT_OUT}{error}")
+                warnings.append(f"{_SKIPPED}{error}")
     except (SourcesError, UnreadableFile) as error:
         raise SourcesError(f"{file}: {error}") from None
 
@@ -151,62 +151,62 @@ def open_sources(file: Path) -> BufferedReader:
     try:
         return open_file(file)
     except FileNotFoundError:
-        why = (
-            "there is no such file; create it, or name another: --sources FILE, "
-            "for a crawl -a sources=FILE"
+        reason = (
+            "there is no such file; create it, or name another one with --sources FILE "
+            "(for a crawl, -a sources=FILE)"
         )
     except IsADirectoryError:
-        why = "this is a folder; name a file in it"
+        reason = "this is a folder; name a file in it"
     except UnreadableFile as error:
-        why = str(error)
+        reason = str(error)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        why = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
-    raise SourcesError(f"{file}: {why}")
+        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise SourcesError(f"{file}: {reason}")
 
 
-def merge_sources(first: Source, other: Source) -> Source:
-    """Return a source with the additions of a further declaration."""
+def merge_sources(first: Source, second: Source) -> Source:
+    """Return the first source, with what only the second one has, and the tags of both."""
     return replace(
         first,
-        name=first.name or other.name,
-        tags=tuple(dict.fromkeys((*first.tags, *other.tags))),
-        delay=max(filter(None, (first.delay, other.delay)), default=None),
-        page=first.page or other.page,
-        folders=first.folders or other.folders,
+        name=first.name or second.name,
+        tags=tuple(dict.fromkeys((*first.tags, *second.tags))),
+        delay=max(filter(None, (first.delay, second.delay)), default=None),
+        page=first.page or second.page,
+        folders=first.folders or second.folders,
     )
 
 
-_LEFT_OUT: Final = "left out: "
+_SKIPPED: Final = "skipped "
 
 
-def _why_empty(warnings: list[str]) -> str:
-    left_out = [each for each in warnings if each.startswith(_LEFT_OUT)]
-    if not left_out:
-        return "it declares no source; add one, at least its URL"
-    first = left_out[0].removeprefix(_LEFT_OUT)
+def _explain_emptiness(warnings: list[str]) -> str:
+    skipped = [warning for warning in warnings if warning.startswith(_SKIPPED)]
+    if not skipped:
+        return "no source is declared; add at least one URL"
+    first = skipped[0].removeprefix(_SKIPPED)
     return (
         first
-        if len(left_out) == 1
-        else (f"none of its {len(left_out)} sources can be requested; {first}")
+        if len(skipped) == 1
+        else (f"none of the {len(skipped)} sources can be requested; {first}")
     )
 
 
-def _declaration(raw: _RawSource) -> PlacedSource:
+def _place_source(raw: _RawSource) -> PlacedSource:
     return PlacedSource(raw.place, _build_source(raw))
 
 
 def _build_source(raw: _RawSource) -> Source:
-    """Return the source that a declaration is about. Raises SourcesError."""
+    """Check a declaration and return its source. Raises SourcesError."""
     value = raw.value
     try:
         _check_keys(value)
         return Source(
             url=target_url(value.get("url")),
-            kind=_kind(value),
-            name=_name(value),
-            tags=_tags(value),
-            every=_every(value),
-            delay=_delay(value),
+            kind=_read_kind(value),
+            name=_read_name(value),
+            tags=_read_tags(value),
+            every=_read_every(value),
+            delay=_read_delay(value),
             page=raw.page,
             folders=raw.folders,
         )
@@ -216,34 +216,34 @@ def _build_source(raw: _RawSource) -> Source:
 
 def _check_keys(value: object) -> None:
     if not isinstance(value, dict):
-        raise SourcesError("it is neither a URL nor a table with one")
+        raise SourcesError("this is neither a URL nor a table with a url")
     for key in value:
         if key not in _KEYS:
-            raise SourcesError(f"unknown key {key[:40]!r}{_suggestion(key, _KEYS)}")
+            raise SourcesError(f"unknown key {key[:40]!r}{_suggest(key, _KEYS)}")
 
 
-def _kind(value: dict[str, Any]) -> Kind:
+def _read_kind(value: dict[str, Any]) -> Kind:
     kind = value.get("kind", "feed")
     if kind not in _KINDS:
-        raise SourcesError(f"unknown kind {kind!r:.40}{_suggestion(kind, _KINDS)}")
+        raise SourcesError(f"unknown kind {kind!r:.40}{_suggest(kind, _KINDS)}")
     return cast("Kind", kind)
 
 
-def _name(value: dict[str, Any]) -> str | None:
+def _read_name(value: dict[str, Any]) -> str | None:
     name = value.get("name")
     if name is not None and not isinstance(name, str):
-        raise SourcesError("its name is not a text; put it in quotes")
+        raise SourcesError("name is not a text; put it in quotes")
     return name or None
 
 
-def _tags(value: dict[str, Any]) -> tuple[str, ...]:
+def _read_tags(value: dict[str, Any]) -> tuple[str, ...]:
     tags = value.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise SourcesError('its tags are not a list of texts; write tags = ["news", "tech"]')
+        raise SourcesError('tags is not a list of texts; write for example tags = ["news", "tech"]')
     return tuple(dict.fromkeys(tags))
 
 
-def _every(value: dict[str, Any]) -> timedelta | None:
+def _read_every(value: dict[str, Any]) -> timedelta | None:
     every = value.get("every")
     if every is None:
         return None
@@ -252,11 +252,11 @@ def _every(value: dict[str, Any]) -> timedelta | None:
     except ValueError as error:
         raise SourcesError(f"every: {error}") from None
     if not length:
-        raise SourcesError('every is not a length of time; write for example every = "P1D"')
+        raise SourcesError('every is not a duration; write for example every = "P1D"')
     return length
 
 
-def _delay(value: dict[str, Any]) -> timedelta | None:
+def _read_delay(value: dict[str, Any]) -> timedelta | None:
     delay = value.get("delay")
     if delay is None:
         return None
@@ -269,39 +269,41 @@ def _delay(value: dict[str, Any]) -> timedelta | None:
         raise SourcesError(f"delay: {error}") from None
     if not timedelta(0) < length <= MAX_DELAY:
         raise SourcesError(
-            'delay is not a length of time of at most 12 hours; write for example delay = "PT10S" '
-            "or delay = 10, and for rarer visits every"
+            'delay is not a duration of at most 12 hours; write for example delay = "PT10S" or '
+            "delay = 10. (For less frequent visits, set every.)"
         )
     return length
 
 
-def _suggestion(word: object, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(str(word)[:40].lower(), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+def _suggest(word: object, choices: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(str(word)[:40].lower(), choices, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; choose from {', '.join(choices)}"
 
 
 def _read_toml(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
-    """Yield the `[[source]]` tables; a file that has anything else is read as a whole."""
+    """Yield the `[[source]]` tables, one by one if the file has nothing else."""
     numbers = count(1)
-    with _text_of(opened, newline="\n") as text:
-        is_row = _is_row_of_tables(text)
+    with _open_text(opened, newline="\n") as text:
+        is_splittable = _can_be_split(text)
         text.seek(0)
-        if not is_row:
-            yield from _entries(_parse_toml(_whole(opened, _MAX_TOML_BYTES)), _HEADER, numbers)
-        for first, table in _tables(text) if is_row else ():
-            if (plain := _plain_table(table)) is not None:
+        if not is_splittable:
+            yield from _list_entries(
+                _parse_toml(_read_text(opened, _MAX_TOML_BYTES)), _HEADER, numbers
+            )
+        for first, table in _split_tables(text) if is_splittable else ():
+            if (plain := _parse_plain_table(table)) is not None:
                 yield _RawSource(f"entry {next(numbers)}", plain)
             else:
-                yield from _entries(_parse_toml("".join(table), first), _HEADER, numbers)
+                yield from _list_entries(_parse_toml("".join(table), first), _HEADER, numbers)
 
 
-def _is_row_of_tables(text: TextIOWrapper) -> bool:
-    """Return True if each line with a header begins another source, which ends at the next one.
+def _can_be_split(text: TextIOWrapper) -> bool:
+    """Return True if each line `[[source]]` is certain to begin another source.
 
-    A string of several lines may hold a line like a header.
+    In a string of several lines, such a line may be a part of the string.
     """
     has_begun = False
-    for _, line in _lines(text):
+    for _, line in _read_lines(text):
         if '"""' in line or "'''" in line:
             return False
         if not has_begun and line.strip(" \t\r\n") and not line.lstrip(" \t").startswith("#"):
@@ -311,93 +313,99 @@ def _is_row_of_tables(text: TextIOWrapper) -> bool:
     return True
 
 
-def _tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line at which a table begins, and its lines."""
+def _split_tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line of each table, and the lines of the table."""
     first, size, table = 1, 0, list[str]()
-    for number, line in _lines(text):
+    for number, line in _read_lines(text):
         if line.rstrip("\r\n") == _HEADER:
             if table:
                 yield first, table
             first, size, table = number, 0, []
         elif not table:
-            continue  # a comment before the first
+            continue  # a comment before the first table
         table.append(line)
         size += len(line)
         if size > MAX_PIECE_LENGTH:
             raise UnreadableFile(
-                f"line {first}: its table is longer than {MAX_PIECE_LENGTH} characters"
+                f"line {first}: the table is longer than {MAX_PIECE_LENGTH} characters"
             )
     if table:
         yield first, table
 
 
-def _plain_table(table: list[str]) -> dict[str, object] | None:
-    """Return the values of a plain table, else None; TOML's reader takes ten times as long.
+def _parse_plain_table(table: list[str]) -> dict[str, object] | None:
+    """Return the values of a table with plain strings only, or None for any other table.
 
-    The first line is the header.
+    tomllib would take ten times as long. The first line is the header.
     """
     plain: dict[str, object] = {}
     for line in table[1:]:
         if (line := line.removesuffix("\n")) == "":
             continue
-        found = _PLAIN_LINE.fullmatch(line)
-        if found is None or found[1] in plain:
+        match = _PLAIN_LINE.fullmatch(line)
+        if match is None or match[1] in plain:
             return None
-        plain[found[1]] = json.loads(found[2])
+        plain[match[1]] = json.loads(match[2])
     return plain
 
 
 def _parse_toml(text: str, first: int = 1) -> dict[str, Any]:
-    """Return a TOML document; ``first`` is the number of its first line in the file."""
+    """Parse TOML text; ``first`` is the number of its first line in the file."""
     if deep := _DEEP_KEY.search(text):
         line = first + text.count("\n", 0, deep.start())
-        raise UnreadableFile(f"line {line}: a key has too many parts; keys are {', '.join(_KEYS)}")
+        raise UnreadableFile(
+            f"line {line}: this key has too many parts; the keys are {', '.join(_KEYS)}"
+        )
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: a number of 5000 digits, too
-        where = re.sub(
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a ValueError may also be a number with 5000 digits
+        message = re.sub(
             r"at line ([0-9]+)", lambda at: f"at line {int(at[1]) + first - 1}", str(error)
         )
-        raise UnreadableFile(f"it is not TOML: {where}") from error
+        raise UnreadableFile(f"this is not TOML: {message}") from error
 
 
 def _read_json(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
-    """Read a list of URLs and objects, or an object with such a list as its `source`."""
+    """Yield the items of a list of URLs and objects, which may be the `source` of an object."""
     try:
-        document = strict_json(_whole(opened).encode())
+        document = strict_json(_read_text(opened).encode())
     except UnreadableFile:
         raise
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"it is not JSON: {error}") from error
+        raise UnreadableFile(f"this is not JSON: {error}") from error
     tables = document if isinstance(document, dict) else {"source": document}
-    return _entries(tables, '"source"', count(1))
+    return _list_entries(tables, '"source"', count(1))
 
 
 def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
-    """Read one URL per line; `#` at the start of a line or after a space begins a comment."""
-    with _text_of(opened, newline=None) as text:
-        for number, line in _lines(text):
+    """Yield one URL per line; `#` at the start of a line or after a space begins a comment."""
+    with _open_text(opened, newline=None) as text:
+        for number, line in _read_lines(text):
             if url := _COMMENT.sub("", line).strip():
                 if len(url.split()) > 1:
-                    raise UnreadableFile(f"line {number}: one URL per line; comments begin with #")
+                    raise UnreadableFile(
+                        f"line {number}: write one URL per line; comments begin with #"
+                    )
                 yield _RawSource(f"line {number}", {"url": url})
 
 
 def _read_opml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
-    """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page.
-
-    Attributes of our namespace are `every` and `delay`.
-    """
-    # It imports a parser of XML, and few operators declare their sources so.
+    """Yield the subscriptions, with the folders and categories as tags."""
+    # Imported late, because it loads an XML parser, and few operators have an OPML file.
     from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415
 
     opml = read_opml(read_within(opened))
-    if not opml.is_whole:
-        warnings.append("it has no end (</opml>), so sources may be missing; export it again")
-    return map(_subscription, opml.outlines)
+    if not opml.is_complete:
+        warnings.append(
+            "the end (</opml>) is missing, so sources may be missing too; export the file again"
+        )
+    return map(_convert_outline, opml.outlines)
 
 
-def _subscription(outline: Outline) -> _RawSource:
+def _convert_outline(outline: Outline) -> _RawSource:
     name = outline.name
     kind = "llms" if outline.kind == "llms" else "feed"
     return _RawSource(
@@ -407,8 +415,8 @@ def _subscription(outline: Outline) -> _RawSource:
             "kind": kind,
             "name": name,
             "tags": [*outline.tags],
-            "every": outline.own("every"),
-            "delay": outline.own("delay"),
+            "every": outline.extension("every"),
+            "delay": outline.extension("delay"),
         },
         outline.attributes.get("htmlurl") or None,
         tuple(dict.fromkeys(outline.folders)),
@@ -416,22 +424,24 @@ def _subscription(outline: Outline) -> _RawSource:
     )
 
 
-def _entries(
+def _list_entries(
     document: dict[str, Any], notation: str, numbers: Iterator[int]
 ) -> Iterator[_RawSource]:
     for key in document:
         if key != "source":
-            raise UnreadableFile(f"unknown key {key[:40]!r} at the top; sources are {notation}")
-    listed = document.get("source", [])
-    if not isinstance(listed, list):
-        raise UnreadableFile(f"its sources are not a list; write {notation} and a table or a list")
-    for value in listed:
+            raise UnreadableFile(
+                f"unknown key {key[:40]!r}; only {notation} is allowed at the top level"
+            )
+    values = document.get("source", [])
+    if not isinstance(values, list):
+        raise UnreadableFile(f"the sources are not a list; write {notation} and a table or a list")
+    for value in values:
         table = {"url": value} if isinstance(value, str) else value
         yield _RawSource(f"entry {next(numbers)}", table)
 
 
-def _whole(opened: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> str:
-    """Return a file as text, without a byte order mark. Raises UnreadableFile."""
+def _read_text(opened: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> str:
+    """Return the text of a file without its byte order mark. Raises UnreadableFile."""
     body = read_within(opened, max_bytes).removeprefix(BOM_UTF8)
     try:
         return body.decode("utf-8")
@@ -440,27 +450,27 @@ def _whole(opened: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> str:
         raise UnreadableFile(f"line {line}: {_NOT_UTF8}") from error
 
 
-def _text_of(opened: BinaryIO, newline: str | None) -> TextIOWrapper:
+def _open_text(opened: BinaryIO, newline: str | None) -> TextIOWrapper:
     return TextIOWrapper(opened, "utf-8-sig", errors="surrogateescape", newline=newline)
 
 
-def _lines(text: TextIOWrapper) -> Iterator[tuple[int, str]]:
-    """Yield each line of a file, with its number. Raises UnreadableFile."""
+def _read_lines(text: TextIOWrapper) -> Iterator[tuple[int, str]]:
+    """Yield each line of a file after its number. Raises UnreadableFile."""
     for number in count(1):
         line = text.readline(MAX_PIECE_LENGTH + 1)
         if not line:
             return
         if len(line) > MAX_PIECE_LENGTH:
-            raise UnreadableFile(f"line {number}: it is longer than {MAX_PIECE_LENGTH} characters")
+            raise UnreadableFile(f"line {number} is longer than {MAX_PIECE_LENGTH} characters")
         if not line.isascii() and _SURROGATE.search(line):
             raise UnreadableFile(f"line {number}: {_NOT_UTF8}")
         yield number, line
 
 
 _SURROGATE: Final = re.compile("[\udc80-\udcff]")
-_NOT_UTF8: Final = "it is not UTF-8; save it as UTF-8"
+_NOT_UTF8: Final = "this is not UTF-8; save the file as UTF-8"
 
-#: By the ending of the file. They raise UnreadableFile.
+#: The readers by the extension of the file. They raise UnreadableFile.
 _READERS: Final[dict[str, Callable[[BinaryIO, list[str]], Iterator[_RawSource]]]] = {
     ".toml": _read_toml,
     ".json": _read_json,

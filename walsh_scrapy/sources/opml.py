@@ -1,7 +1,8 @@
-"""OPML, the subscriptions that feed readers export.
+"""Reading OPML, the list of subscriptions that feed readers export.
 
 Only the predefined entities of XML and HTML are expanded, and nothing is fetched. A well-formed
-file is read by lxml's parser of XML; any other by that of HTML, which ignores declarations.
+file is read by the XML parser of lxml. Other files are read by its HTML parser, which ignores
+declarations.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.policy.wording import without_references
 from walsh_scrapy.sources.files import UnreadableFile
 
-#: The namespace of the attributes `every` and `delay`, for which OPML has no names.
+#: The namespace of the attributes `every` and `delay`, which OPML itself does not have.
 NAMESPACE: Final = "tag:wal.sh,2026:opml"
-#: Its prefix in our files. A parser of HTML knows no namespaces, only this.
+#: The prefix of the namespace in our files. An HTML parser knows the prefix only.
 PREFIX: Final = "walsh"
-#: Folders nested deeper than this are not taken as tags.
+#: Folders that are nested deeper than this do not become tags.
 MAX_FOLDER_DEPTH: Final = 32
 
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -36,22 +37,22 @@ _FEED_TYPES: Final = frozenset({"rss", "atom", "feed", "llms"})
 
 @dataclass(slots=True)
 class Outline:
-    """One outline: its attributes by lower-case name, and the folders it is in."""
+    """One outline, with its attributes by lower-case name, and the folders around it."""
 
     number: int
     attributes: dict[str, str]
     folders: tuple[str, ...] = ()
-    is_comment: bool = False  #: `isComment` is set on it or on a folder that it is in
+    is_comment: bool = False  #: `isComment` is set here or on a folder around it
     children: int = field(default=0, repr=False)
 
     @property
     def kind(self) -> str:
-        """The `type` in lower case, "" for none."""
+        """The `type` in lower case, or "" without one."""
         return self.attributes.get("type", "").lower()
 
     @property
     def url(self) -> str | None:
-        """The URL of the feed: `xmlUrl`, or `url` if the type is that of a feed."""
+        """The URL of the feed: `xmlUrl`, or `url` if the type is a type of feed."""
         url = self.attributes.get("xmlurl")
         return url or (self.attributes.get("url") if self.kind in _FEED_TYPES else None)
 
@@ -60,150 +61,150 @@ class Outline:
         """The title that the feed reader shows."""
         return self.attributes.get("title") or self.attributes.get("text") or None
 
-    def own(self, name: str) -> str | None:
-        """Return an attribute of `NAMESPACE`, or None."""
-        for written in (f"{{{NAMESPACE}}}{name}", f"{PREFIX}:{name}"):
-            if value := self.attributes.get(written):
+    def extension(self, name: str) -> str | None:
+        """Return an attribute in our namespace, or None."""
+        for spelling in (f"{{{NAMESPACE}}}{name}", f"{PREFIX}:{name}"):
+            if value := self.attributes.get(spelling):
                 return value
         return None
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The folders from the outermost in, then the outline's categories (OPML 2.0)."""
-        listed = self.attributes.get("category", "").split(",")
-        own = (category.strip().strip("/") for category in listed)
-        return tuple(dict.fromkeys((*self.folders, *filter(None, own))))
+        """The folders, the outermost first, and then the categories (OPML 2.0)."""
+        names = self.attributes.get("category", "").split(",")
+        categories = (name.strip().strip("/") for name in names)
+        return tuple(dict.fromkeys((*self.folders, *filter(None, categories))))
 
     @property
     def is_subscription(self) -> bool:
-        """True for a subscription; False for a comment, a note or a folder.
+        """Whether this is a subscription, and not a comment, a note or a folder.
 
-        Some programs give folders a type or an empty `xmlUrl` too.
+        An outline without a URL is one if it has no outlines inside it, because some programs
+        export folders with a type or with an empty `xmlUrl`.
         """
         if self.is_comment:
             return False
-        says_so = "xmlurl" in self.attributes or self.kind in _FEED_TYPES
-        return bool(self.url) or (says_so and not self.children)
+        is_marked = "xmlurl" in self.attributes or self.kind in _FEED_TYPES
+        return bool(self.url) or (is_marked and not self.children)
 
 
 class Opml(NamedTuple):
-    """The subscriptions of a document, in its order.
-
-    ``is_whole`` is False if the end of the document is missing.
-    """
+    """The subscriptions of a document, in the order of the document."""
 
     outlines: list[Outline]
-    is_whole: bool = True
+    is_complete: bool = True  #: False if the end of the document is missing
 
 
 def read_opml(body: bytes) -> Opml:
     """Read an OPML document. Raises UnreadableFile.
 
-    Known mistakes of feed readers are accepted: a bare `&`, `&nbsp;` or `<` in a value, no quotes
-    around it, control characters, a wrong encoding, missing start or end tags, and anything before
-    the first element or after the last one.
+    The usual mistakes of feed readers are accepted: a bare `&`, `&nbsp;` or `<` in a value, values
+    without quotes, control characters, a wrong encoding, missing start or end tags, and anything
+    before the first element or after the last one.
     """
-    text = _text(body)
+    text = _decode(body)
     if "<!ENTITY" in text:
-        raise UnreadableFile("it declares entities, which are never expanded")
-    collected = _Collector()
+        raise UnreadableFile("the file declares entities, which are not supported")
+    collector = _Collector()
     try:
-        parser = XMLParser(target=collected, encoding="utf-8", no_network=True)
-        _feed(parser, text.encode())
+        parser = XMLParser(target=collector, encoding="utf-8", no_network=True)
+        _parse(parser, text.encode())
     except (LxmlError, LookupError, ValueError) as error:
         return _read_malformed(text, error)
-    if not collected.is_opml:
+    if not collector.is_opml:
         raise UnreadableFile(
-            f"it is not OPML, its outermost element is <{collected.outermost[:40]}>"
+            f"this is not OPML: the outermost element is <{collector.outermost[:40]}>"
         )
-    return Opml(collected.found)
+    return Opml(collector.subscriptions)
 
 
-def _read_malformed(text: str, flaw: Exception) -> Opml:
-    """Read XML that is not well-formed; ``flaw`` is the reason to give if nothing can be read."""
-    broken = _Collector()
+def _read_malformed(text: str, error: Exception) -> Opml:
+    """Read a file that is not well-formed; raise ``error`` if it has no subscription."""
+    collector = _Collector()
     with suppress(LxmlError):
-        parser = HTMLParser(target=broken, encoding="utf-8")
-        _feed(parser, _REFERENCE.sub(_reference, text).encode())
+        parser = HTMLParser(target=collector, encoding="utf-8")
+        _parse(parser, _REFERENCE.sub(_escape_reference, text).encode())
     first = _ELEMENT.search(text)
-    if first and not broken.is_opml:
-        raise UnreadableFile(f"it is not OPML, its outermost element is <{first[1]}>") from flaw
-    if not broken.found:
-        raise UnreadableFile(f"it is not XML: {flaw}") from flaw
-    return Opml(broken.found, is_whole=_END.search(text) is not None)
+    if first and not collector.is_opml:
+        raise UnreadableFile(f"this is not OPML: the outermost element is <{first[1]}>") from error
+    if not collector.subscriptions:
+        raise UnreadableFile(f"this is not XML: {error}") from error
+    return Opml(collector.subscriptions, is_complete=_END.search(text) is not None)
 
 
-def _feed(parser: HTMLParser | XMLParser, body: bytes) -> None:
+def _parse(parser: HTMLParser | XMLParser, body: bytes) -> None:
     parser.feed(body)
     parser.close()
 
 
 class _Collector:
-    """A parser's target: it keeps the subscriptions, and no tree."""
+    """A target for a parser of lxml: keeps the subscriptions, and builds no tree."""
 
     def __init__(self) -> None:
         self.outermost = ""
         self.is_opml = False
-        self._kept: list[Outline] = []
+        self._subscriptions: list[Outline] = []
         self._open: list[Outline] = []
-        self._folders: list[str] = []  # one for each open outline, "" if it is not a folder
+        self._folders: list[str] = []  # of each open outline, "" if the outline is not a folder
         self._count = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        name = _local(tag)
+        name = _local_name(tag)
         self.outermost = self.outermost or name
         self.is_opml |= name == "opml"
         if name == "outline" and self.is_opml:
             self._count += 1
-            read = {
+            lowered = {
                 key.lower(): _BLANKS.sub(" ", value).strip() for key, value in attributes.items()
             }
-            outline = Outline(self._count, read)
-            outline.is_comment = read.get("iscomment", "").lower() == "true"
+            outline = Outline(self._count, lowered)
+            outline.is_comment = lowered.get("iscomment", "").lower() == "true"
             if self._open:
-                around = self._open[-1]
-                around.children += 1
-                outline.is_comment |= around.is_comment and not around.url
+                parent = self._open[-1]
+                parent.children += 1
+                outline.is_comment |= parent.is_comment and not parent.url
             if outline.url:
                 outline.folders = tuple(filter(None, self._folders[:MAX_FOLDER_DEPTH]))
             self._open.append(outline)
-            folder = read.get("text") or read.get("title") or ""
+            folder = lowered.get("text") or lowered.get("title") or ""
             self._folders.append("" if outline.url else folder)
 
     def end(self, tag: str) -> None:
-        if _local(tag) == "outline" and self._open:
+        if _local_name(tag) == "outline" and self._open:
             self._folders.pop()
             outline = self._open.pop()
             if outline.is_subscription:
-                self._kept.append(outline)
+                self._subscriptions.append(outline)
 
     def data(self, text: str) -> None:
-        """Ignore text: OPML has all its data in attributes."""
+        """Ignore text, because OPML has all data in attributes."""
 
     def close(self) -> None:
-        """Return nothing: `found` has the result, even after an error."""
+        """Do nothing: `subscriptions` has the result, even after an error."""
 
     @property
-    def found(self) -> list[Outline]:
-        unended = (outline for outline in self._open if outline.is_subscription)
-        return sorted((*self._kept, *unended), key=lambda outline: outline.number)
+    def subscriptions(self) -> list[Outline]:
+        open_subscriptions = (outline for outline in self._open if outline.is_subscription)
+        return sorted(
+            (*self._subscriptions, *open_subscriptions), key=lambda outline: outline.number
+        )
 
 
-def _local(tag: str) -> str:
+def _local_name(tag: str) -> str:
     return tag.rpartition("}")[2].lower()
 
 
-def _text(body: bytes) -> str:
+def _decode(body: bytes) -> str:
     return _ILLEGAL.sub("", to_utf8(body, None).decode())
 
 
-def _reference(found: re.Match[str]) -> str:
-    inner: str | None = found[1]
+def _escape_reference(match: re.Match[str]) -> str:
+    inner: str | None = match[1]
     if inner is None:
         return "&amp;"
     if inner in _XML_NAMES:
-        return found[0]
-    character = without_references(found[0])
-    if character == found[0] and not inner.startswith("#"):
+        return match[0]
+    character = without_references(match[0])
+    if character == match[0] and not inner.startswith("#"):
         return "&amp;" + inner
     return html.escape(_ILLEGAL.sub("", character))

@@ -1,4 +1,4 @@
-"""Declared sources (R6)."""
+"""A source that the operator declares: a feed, or a page with markdown or an llms.txt."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,87 +17,83 @@ _FEED: Final = re.compile(r"\s*feed:(?:(//)|(?=https?://))", re.IGNORECASE)
 
 
 class SourcesError(ValueError):
-    """A URL or sources file that cannot be used; the message is one line for operators."""
+    """A URL or a sources file cannot be used; the message is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One declared source.
+    """One declared source."""
 
-    `url` is spelled as Scrapy will request it, without fragment. `every` is the operator's least
-    time between two visits, None for `WALSH_MIN_REVISIT`. `delay` is the least time between two
-    requests to its host, None for the delays of the host and `WALSH_MIN_INTERVAL`. `page` is the
-    site it belongs to (`htmlUrl` of an OPML file), and `folders` are those of the file that it is
-    in, the outermost first; they are among its tags.
-    """
-
-    url: str
+    url: str  #: as Scrapy will request it, without a fragment
     kind: Kind = "feed"
     name: str | None = None
-    tags: tuple[str, ...] = ()
-    every: timedelta | None = None
-    delay: timedelta | None = None
-    page: str | None = None
-    folders: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  #: with the names of the folders
+    every: timedelta | None = None  #: the minimum time between two visits; None: WALSH_MIN_REVISIT
+    delay: timedelta | None = None  #: the minimum delay of its host; None: the delay of the host
+    page: str | None = None  #: the page of the site (`htmlUrl` of an OPML file)
+    folders: tuple[str, ...] = ()  #: the folders in the OPML file, the outermost first
 
     def revisit_interval(self, min_revisit: float) -> float:
-        """Return the operator's least time between two visits, in seconds (R8).
+        """Return the minimum time between two visits, in seconds.
 
-        That is `every` or ``min_revisit``, the `WALSH_MIN_REVISIT` setting, whichever is longer.
+        This is `every` or ``min_revisit`` (the setting `WALSH_MIN_REVISIT`), whichever is longer.
         """
         return max(min_revisit, self.every.total_seconds() if self.every else 0.0)
 
 
 def delays_by_host(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
-    """Return the longest delay of each host's sources, in seconds, for hosts that have any.
+    """Return the longest delay that the sources of each host declare, in seconds.
 
-    ``host`` returns the name that a URL is paced by (decision 5).
+    Hosts without a declared delay are left out. ``host`` returns the host of a URL, or its domain
+    if `WALSH_PACE_BY` is "domain".
     """
-    found: dict[str, float] = {}
+    delays: dict[str, float] = {}
     for source in sources:
         if source.delay is not None:
             name = host(source.url)
-            found[name] = max(source.delay.total_seconds(), found.get(name, 0.0))
-    return found
+            delays[name] = max(source.delay.total_seconds(), delays.get(name, 0.0))
+    return delays
 
 
-def longest_delays(known: Mapping[str, float], delays: Mapping[str, float]) -> dict[str, float]:
-    """Return the known delays of hosts, in seconds, with the delays that are longer."""
-    return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in delays.items()}
+def longest_delays(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """Return the longer one of two delays for each host that has a delay, in seconds."""
+    return dict(first) | {host: max(delay, first.get(host, 0.0)) for host, delay in second.items()}
 
 
 def declared_urls(source: Source) -> tuple[str, ...]:
-    """Return the URLs that a source declares: its page, and for "llms" its host's llms.txt."""
+    """Return the URLs that a source declares: its own, and for "llms" the llms.txt of its host."""
     if source.kind == "llms":
         return source.url, urljoin(source.url, "/llms.txt")
     return (source.url,)
 
 
 def declaration(sources: Iterable[Source]) -> bytes:
-    """Return the declaration of sources for the state: one line per source, its kind and URL."""
+    """Return a document with one line for each source: its kind and its URL."""
     return "\n".join(f"{source.kind} {source.url}" for source in sources).encode()
 
 
 def target_url(url: object) -> str:
-    """Return a declared URL as it will be requested: as Scrapy spells it, without fragment.
+    """Return a declared URL as Scrapy will request it, without its fragment.
 
     Raises SourcesError for a value that no crawl could request.
     """
     if not isinstance(url, str) or not url.strip():
-        raise SourcesError("it has no URL; give it one that begins with https://")
+        raise SourcesError("the URL is missing; write one that begins with https://")
     scheme = _SCHEME.match(url)
-    if has_user_info(url):  # the URL is not shown, because it may hold a password
+    if has_user_info(url):  # the message must not show the URL, which may have a password
         if scheme and scheme[1].lower() == "mailto":
-            raise SourcesError("it is a mail address; only http and https are requested")
-        raise SourcesError("its URL holds a user name or password, which is never sent; remove it")
+            raise SourcesError(
+                "this is a mail address; write a URL that begins with https:// or http://"
+            )
+        raise SourcesError("the URL has a user name or password, which is never sent; remove it")
     if scheme is None:
-        raise SourcesError(f"{url[:80]!r} has no scheme; begin it with https:// or http://")
+        raise SourcesError(f"{url[:80]!r} does not begin with https:// or http://")
     if scheme[1].lower() not in {"http", "https"}:
-        meant = _FEED.sub(lambda found: "http://" if found[1] else "", url)
-        advice = "" if meant == url else f"; declare {meant[:80]!r}"
-        raise SourcesError(f"{url[:80]!r} is not http or https; only those are requested{advice}")
+        web_url = _FEED.sub(lambda match: "http://" if match[1] else "", url)
+        advice = "" if web_url == url else f"; write {web_url[:80]!r}"
+        raise SourcesError(f"{url[:80]!r} is not an http or https URL{advice}")
     if not origin_of(url):
-        raise SourcesError(f"{url[:80]!r} names no host that can be requested; check its spelling")
+        raise SourcesError(f"{url[:80]!r} has no valid host name; check the spelling")
     target = wire_url(url)
     if len(target) > LONGEST_DECLARED:
         raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
