@@ -1,9 +1,9 @@
-"""``scrapy crawl feeds``: RSS, Atom and JSON feeds, their metadata only."""
+"""``scrapy crawl feeds``: the metadata of RSS, Atom and JSON feeds."""
 
 from walsh_scrapy import spiders
 
 
 class FeedsSpider(spiders.FeedsSpider):
-    """The feeds that the sources file declares."""
+    """Crawls the feeds in the sources file."""
 
     name = "feeds"

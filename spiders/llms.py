@@ -1,9 +1,9 @@
-"""``scrapy crawl llms``: sites without a feed, by their markdown or llms.txt."""
+"""``scrapy crawl llms``: sites without a feed, by their markdown or their llms.txt."""
 
 from walsh_scrapy import spiders
 
 
 class LlmsSpider(spiders.LlmsSpider):
-    """The sites without a feed that the sources file declares."""
+    """Crawls the sites without a feed in the sources file."""
 
     name = "llms"

@@ -47,8 +47,8 @@ if request.url.endswith("/robots.txt"):
         Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT)", "(NEVER_SENT[1:])"),
     )),
     Mutant("contact-of-another", "R1", "a letter of another bot names our contact", (
-        Patch("walsh_scrapy/tools/why/account.py", "Sender.of",
-              "contact=identity.CONTACT if is_ours else mail and mail[0]",
+        Patch("walsh_scrapy/tools/why/account.py", "Sender.from_runs",
+              "contact=identity.CONTACT if is_walsh_research else mail and mail[0]",
               "contact=mail[0] if mail else identity.CONTACT"),
     ), ("tests/tools/test_why_contact.py::test_a_bot_without_mail_names_no_other_contact",)),
     Mutant("robots-ignored", "R2", "reads robots.txt and ignores its denials", (

@@ -103,7 +103,7 @@ def test_an_unknown_option_is_one_line_and_a_wrong_call(name, called):
     (line,) = error.splitlines()
     if name != "conformance":  # it takes any word
         assert status == 2
-        assert line == f"walsh: there is no option --nope; see {program_name()} {name} --help"
+        assert line == f"walsh: unknown option --nope; see {program_name()} {name} --help"
 
 
 @pytest.mark.parametrize("before", [["-s", "A=1"], []])
@@ -137,8 +137,8 @@ def test_an_option_may_stand_between_two_urls(called, tmp_path):
 def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp_path, called):
     status, out, error = called(name, *words, WALSH_STATE_URL=f"sqlite:///{tmp_path}/no.db")
     assert (status, out) == (3, "")
-    assert "there is no state at sqlite:////" in error
-    assert "no crawl was run" in error
+    assert "there is no state database at sqlite:////" in error
+    assert "run a crawl" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -194,7 +194,7 @@ def test_a_file_of_the_project_is_never_replaced(on_state, tmp_path):
         command, option, name, *others = call.split()
         ended = on_state(command, option, tmp_path / name, *others)
         assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
-        assert ended.stderr.endswith(f"{name} is a file of this project; name another one\n")
+        assert ended.stderr.endswith(f"{name} is a file of this project; name another file\n")
     assert (tmp_path / "sources.txt").read_text() == "http://a.example/\n"
 
 
@@ -260,7 +260,7 @@ def test_the_line_that_decides_is_named_and_what_protego_says_otherwise(walsh):
     for said in (rule, "one request every 2 s", "Comment: be brief", "line 7"):
         assert said in private
     assert "Protego" not in private
-    assert "Protego, the parser of Scrapy, would answer: allowed" in dollar
+    assert "Protego, the parser of Scrapy, disagrees: allowed" in dollar
     assert walsh("mayfetch", "--robots", "robots.txt", OPEN)[0] == 0
 
 
@@ -330,7 +330,7 @@ def test_a_file_without_an_end_is_refused_in_one_line(walsh, call):
         arguments = [each.format(file) for each in call]
         status, out, err = walsh(*arguments, stdin=b"a" * (2**24 + 1))
         assert (status, out) == (2, "")
-        assert f"{file}: it has more than 16777216 bytes" in err
+        assert f"{file}: this is larger than the maximum of 16777216 bytes" in err
 
 
 def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
@@ -393,7 +393,7 @@ def test_in_another_project_scrapy_lists_no_command_of_ours(shop):
 def test_in_another_project_its_settings_are_taken(shop, tmp_path):
     done = in_folder(shop / "shop", "status")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "there is no state yet" in done.stdout
+    assert "WALSH_STATE_URL" in done.stdout
     with closing(State(f"sqlite:///{tmp_path}/state.sqlite3")):
         pass
     done = in_folder(shop / "shop", "status", "--json")

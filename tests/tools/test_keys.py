@@ -70,7 +70,7 @@ def test_no_file_is_overwritten(tmp_path):
     there.write_text("precious")
     link.symlink_to(tmp_path / "elsewhere.pem")
     for path in (there, link):
-        with pytest.raises(CommandError, match="is never overwritten"):
+        with pytest.raises(CommandError, match="already exists"):
             write_new_key(str(path))
     assert there.read_text() == "precious"
     assert not (tmp_path / "elsewhere.pem").exists()

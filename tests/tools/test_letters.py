@@ -108,7 +108,7 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     world.check_letters()
     text = "\n".join(each.text for each in world.letters)
     denied = ("denied by blocklist", "line 3: Disallow: /private")
-    for words in (*denied, "ended that hold", "on our blocklist", "was killed", "redirected to"):
+    for words in (*denied, "ended the hold", "on our blocklist", "was killed", "redirected to"):
         assert words in text
 
 
@@ -390,11 +390,11 @@ class Letter:
         elif line := re.fullmatch(r"line (\d+): (Allow: (\S*))", decision):
             assert self.robots_lines(seen)[int(line[1]) - 1] == line[2]
             assert hit.path.startswith(line[3])
-        elif status := re.fullmatch(r"none there \((\d+)\)", decision):
+        elif status := re.fullmatch(r"no robots\.txt \((\d+)\)", decision):
             (*_, robots) = (e.hit for e in before if e.hit.url == f"http://{self.host}/robots.txt")
             assert robots.status == int(status[1])
         else:
-            assert decision == "no rule about it"
+            assert decision == "no rule matches"
             assert f": {hit.path}" not in self.robots_lines(seen)
 
     def robots_lines(self, seen):
@@ -418,21 +418,21 @@ class Letter:
         seen = self.world.seen[number]
         if led:
             own = [each.hit.url for each in led if each.hit.host == self.host]
-            wanted = " to its robots.txt" if led[-1].hit.path == "/robots.txt" else ""
-            note = f"a redirect of {own[0] if own else 'another site'}{wanted} led here"
+            wanted = ", for its robots.txt" if led[-1].hit.path == "/robots.txt" else ""
+            note = f"redirected here by {own[0] if own else 'another site'}{wanted}"
             if note in notes or seen.hit.url not in self.world.runs[seen.run - 1].sources:
                 notes.remove(note)
         if seen.end is None:
-            notes.remove("it is in flight, or the crawl was killed before it ended")
+            notes.remove(next(note for note in notes if "in flight" in note))
         held = [e for e in before if e.end and e.end + e.retry_after > max_end(before)]
         if held:
             ends = [at for _, at in self.world.releases if max_end(held) <= at < seen.hit.wall]
             if ends:
                 ended = shown(ends[0]).removeprefix(f"{self.day} ")
-                notes.remove(f"we ended that hold by hand at {ended}")
+                notes.remove(f"the operator ended the hold at {ended}")
             elif held[-1].end + held[-1].retry_after > seen.hit.wall:
-                notes.remove("a hold delays the requests for our blocklist for a day at most")
-        waited = [note for note in notes if note.startswith("a hold until")]
+                notes.remove(next(note for note in notes if "by at most a day" in note))
+        waited = [note for note in notes if note.startswith("on hold until")]
         assert len(waited) == 1 or not (held or waited)
         for note in waited:
             self.check_wait(held or before[-1:], note)
@@ -452,7 +452,7 @@ class Letter:
     def check_wait(self, held, note):
         """The hold began with one of these answers, and lasts as long as that asked for."""
         until, status, at = re.fullmatch(
-            r"a hold until (.+) began with the (\d+) of (.+)", note
+            r"on hold until (.+), because of the (\d+) of (.+)", note
         ).groups()
         (cause,) = (each for each in held if abs(each.hit.wall - self.moment(at)) <= 1.0)
         assert cause.hit.status == int(status)
@@ -522,7 +522,7 @@ class Letter:
         for line in lines[1:]:
             self.check_line(line.strip(), rows, is_listed=is_listed)
         assert is_listed == ("it gets no request" in self.text)
-        assert is_listed or "A redirect of another site can lead us here" in self.text
+        assert is_listed or "A redirect from another site" in self.text
         ours = [each for each in runs[-1].sources if host_in(each) == self.host]
         assert sorted(ours) == sorted(row[-1] for row in rows)
 
@@ -530,16 +530,16 @@ class Letter:
         if found := re.match(r"No request before (.{19}); ", line):
             until = self.lifted(moment(found[1]))
             assert not [at for at in self.later() if at < until - 1.0]
-        elif line.startswith("No source is declared"):
+        elif line.startswith("We have no source"):
             assert not rows
         elif line.startswith("This host is on our blocklist"):
             assert is_listed
-        elif line.startswith("Our blocklist is published here"):
+        elif line.startswith("Our blocklist is published"):
             assert self.host == "operator.example"
         elif line.startswith("This bot follows links"):
             assert self.world.options.scope == "any"
         else:
-            assert re.match("A redirect of another site|About this host: ", line)
+            assert re.match("A redirect from another site|About this host: ", line)
 
     def lifted(self, until):
         """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""

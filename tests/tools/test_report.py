@@ -329,7 +329,7 @@ def test_critical_problems_come_before_warnings(filled):
 
 def test_a_page_names_its_age_and_its_success(filled):
     text = page_of(*filled(240, 6))
-    assert re.search(r"Made <time [^>]+>.+?</time>, .+ after the last run ended\.", text)
+    assert re.search(r"Created <time [^>]+>.+?</time>, .+ after the last run ended\.", text)
     assert re.search(r"succeeded \(2xx, 304, redirects\)</dt><dd>\d+\.\d%</dd>", text)
 
 
@@ -338,12 +338,12 @@ def test_a_long_log_is_cut_and_the_page_says_so(filled, monkeypatch):
     write_earlier(url, hold=0.0)
     text = page_of(url, file)
     assert "<dd>30</dd>" in text
-    assert "This section has the last" not in text
+    assert "This section is about" not in text
     assert report_of(url, file)["gaps"].total() == 30
     monkeypatch.setattr(pace, "MAX_REQUESTS", 20)
     text = page_of(url, file)
     assert "<dd>30</dd>" in text
-    assert "This section has the last 20 requests" in text
+    assert "the last 20 requests" in text
     assert report_of(url, file)["gaps"].total() == 20
 
 

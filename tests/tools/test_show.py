@@ -111,7 +111,7 @@ def test_a_wide_terminal_gets_lines_of_100_cells():
 def test_long_lists_are_not_measured_whole(monkeypatch):
     rows = [row(title="short"), row(title="longer than the first")]
     monkeypatch.setattr(show_module, "_MEASURED_ROWS", 1)
-    lines = list(show_module._table(rows, ["title", "url"]))
+    lines = list(show_module._format_table(rows, ["title", "url"]))
     assert lines[2] == "long…  http://a.example/"
 
 
@@ -119,13 +119,13 @@ def test_a_command_to_copy_is_not_cut(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     command = "walsh sources --failing"
     rows = [{"subject": "x" * 50, "command": command, "problem": "3 sources are failing"}]
-    _, line = show_module._table(rows, ["subject", "command", "problem"])
+    _, line = show_module._format_table(rows, ["subject", "command", "problem"])
     assert f"  {command}  " in line
 
 
 def test_without_a_state_a_list_says_so(capsys):
     show_module.ViewList("readable_hosts", COLUMNS, "host", NOTHING).show(None, as_json=False)
-    assert "there is no state yet" in capsys.readouterr().err
+    assert "WALSH_STATE_URL" in capsys.readouterr().err
 
 
 def test_facts_that_are_missing_no_or_zero_have_no_line(capsys):

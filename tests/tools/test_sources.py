@@ -157,7 +157,7 @@ def test_add_requests_a_url_and_declares_its_feed(loopback_web, on_state, tmp_pa
         f"added {blog} to {file}",
         f"added http://page.example/posts.xml to {file}",
     ]
-    assert f"http://none.example/: nothing to declare was found there; {FEED_ADVICE}" in done.stderr
+    assert f"http://none.example/: no feed was found; {FEED_ADVICE}" in done.stderr
     requested = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]
     assert requested == ["robots.txt", "", "posts.xml", "comments.xml"]
     assert file.read_text() == f"# ours\n{known}\n{blog}\nhttp://page.example/posts.xml\n"
@@ -243,7 +243,7 @@ def test_sources_that_fail_for_long_are_chosen(walsh, declare, state_url):
 
 
 @pytest.mark.parametrize(
-    ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entries")]
+    ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entry")]
 )
 def test_an_empty_list_says_what_it_was_about(walsh, declare, option, sentence):
     declare(A)

@@ -143,18 +143,18 @@ def test_a_robots_txt_that_fails_later_is_the_last_good_one(state, log):
     log(ROBOTS, SENT, failing, replace(SENT, requested_at=NOON + 110.0, evidence=later))
     first, second = rows_of(state, "robots")
     assert (first["status"], second["status"]) == (200, 503)
-    assert "503, so the last good copy" in text_of(state)
+    assert "the last good copy was used" in text_of(state)
 
 
 @pytest.mark.parametrize(
     ("evidence", "decision"),
     [
         (ALLOWED, "line 3: Allow: /feed"),
-        (replace(ALLOWED, rule=None, line=None), "no rule about it"),
-        (Evidence(robots=hash_of(b""), robots_at=NOON, robots_status=404), "none there (404)"),
+        (replace(ALLOWED, rule=None, line=None), "no rule matches"),
+        (Evidence(robots=hash_of(b""), robots_at=NOON, robots_status=404), "no robots.txt (404)"),
         (Evidence(robots_at=NOON, robots_status=503), "unreachable (503)"),
         (Evidence(robots_at=NOON), "unreachable (no answer)"),
-        (Evidence(), "not asked"),
+        (Evidence(), "not checked"),
     ],
 )
 def test_each_request_has_the_decision_of_robots_txt(state, log, evidence, decision):
@@ -224,7 +224,7 @@ def test_another_bot_is_named_as_it_names_itself(state, log, contact, page):
         ("b.example", None, "no request to b.example in the last 30 days, and no source there"),
         ("example", None, "a.example"),
         ("a.example", "1970-01-08", "2024-10-04"),
-        ("http://[", None, "neither a host nor a URL"),
+        ("http://[", None, "not a host name"),
         ("_.example", None, "no request to _.example"),
     ],
 )

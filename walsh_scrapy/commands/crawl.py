@@ -1,4 +1,4 @@
-"""``scrapy crawl``: Scrapy's command, with exit status 1 if the crawl came to nothing."""
+"""``scrapy crawl``, with exit status 1 if every source of the crawl failed."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 class Command(crawl.Command):
-    """Exits with 1 if sources failed and none was read, and for the reasons of Scrapy's command.
+    """Scrapy's command, which also exits with 1 if sources failed and none was read.
 
-    The log has only those of Scrapy's lines that an operator needs.
+    The log leaves out the lines of Scrapy that an operator does not need.
     """
 
     _created: Crawler | None = None
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Read the options; Scrapy sets up its log afterwards."""
+        """Check the options and the log file before Scrapy sets up its log."""
         from walsh_scrapy.crawl.log import quiet_scrapy
 
         for word in args:
             if word.startswith("-"):
                 is_file = word.partition("=")[0] == "--sources"
-                hint = " (the sources file is -a sources=FILE here)" if is_file else ""
-                _refuse(f"there is no option {word}{hint}; see scrapy crawl --help", 2)
+                hint = " (write -a sources=FILE)" if is_file else ""
+                _exit(f"unknown option {word}{hint}; see scrapy crawl --help", 2)
         quiet_scrapy()
         super().process_options(args, opts)
         if self.settings and (name := self.settings["LOG_FILE"]):
             _check_log(Path(name))
         for name in self.settings.getlist("SPIDER_MODULES") if self.settings else ():
-            if find_spec(name.partition(".")[0]) is None:  # Scrapy shows a traceback
+            if find_spec(name.partition(".")[0]) is None:  # Scrapy would show a traceback
                 begin = f"{program_name()} init FOLDER"
-                _refuse(f"there is no module {name} here; {begin} writes a project", 2)
+                _exit(f"there is no module {name} here; {begin} creates a project", 2)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
@@ -54,39 +54,39 @@ class Command(crawl.Command):
         if len(args) == 1 and args[0] not in names:
             near = get_close_matches(args[0], names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(sorted(names))}"
-            _refuse(f"no spider named {args[0]!r}; {hint}", 2)
+            _exit(f"no spider named {args[0]!r}; {hint}", 2)
         super().run(args, opts)
-        if self.exitcode or self._created is None:  # it has not begun, or ended early
+        if self.exitcode or self._created is None:  # the crawl did not start, or ended early
             self.exitcode = exit_status()
             return
         if SourceCounts.of(self._created.stats.get_stats()).none_was_read:
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:
-        """Remember the crawl of this command, which Scrapy forgets at its end."""
+        """Keep the crawler, because Scrapy forgets it before `run` reads its stats."""
         self._created = super()._create_crawler(spidercls)
-        if sys.platform != "win32":  # it has no SIGHUP, and holds no signal back
+        if sys.platform != "win32":  # Windows has no SIGHUP, and cannot block signals
             from walsh_scrapy.crawl.engine import listen_for_signals
 
             listen_for_signals(self._created)
         return self._created
 
 
-def _refuse(message: str, status: int) -> NoReturn:
+def _exit(message: str, status: int) -> NoReturn:
     """Exit with one line on standard error."""
     print(f"walsh-scrapy: {message}", file=sys.stderr)
     raise SystemExit(status)
 
 
 def _check_log(file: Path) -> None:
-    """Exit with one line if the log cannot be opened, for which Scrapy shows a traceback."""
+    """Exit with one line if the log cannot be opened, because Scrapy would show a traceback."""
     try:
         if file.exists() and not (file.is_file() or file.is_dir()):
-            return  # to open and close a pipe would end its reader
+            return  # opening and closing a pipe would make its reader stop
         file.open("ab").close()
     except OSError as error:
-        _refuse(
-            f"the log {file} cannot be written: {error.strerror}; make its folder, "
-            "give this user the right to write there, or name another LOG_FILE",
+        _exit(
+            f"the log {file} cannot be written: {error.strerror}; create the folder, "
+            "make the file writable, or set another LOG_FILE",
             1,
         )

@@ -1,8 +1,9 @@
-"""The commands of ``walsh``: the arguments of each, and its help.
+"""The commands of ``walsh``, with the arguments and the help of each.
 
-A command is a function that adds its arguments. Its docstring is its help, line by line: the first
-one is in the list of commands, and the description, the examples and the exit statuses follow. The
-module that does the work is imported when the command runs: no help imports Scrapy or a database.
+Each command is a function that adds the arguments of the command to a parser. The docstring of the
+function is the help: a headline for the list of commands, a description, the examples and the exit
+statuses. The module that does the work is imported only when the command runs, so that printing a
+help text imports neither Scrapy nor a database.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ class Command(NamedTuple):
 
     name: str
     group: str
-    module: str  #: has the function ``run``, below ``walsh_scrapy``
+    module: str  #: the module below ``walsh_scrapy`` that has the function ``run``
     needs_project: bool
     has_settings: bool  #: whether it takes ``-s``
     add_arguments: Callable[[Parser], None]
 
     @property
     def help_text(self) -> str:
-        """The help without the arguments; its first line is the headline."""
+        """The docstring without its indentation."""
         lines = (self.add_arguments.__doc__ or "").splitlines()
         return "\n".join(line.removeprefix("    ") for line in lines)
 
     @property
     def headline(self) -> str:
-        """One line about the command."""
+        """The first line of the help, for the list of commands."""
         return self.help_text.partition("\n")[0].removesuffix(".")
 
 
@@ -57,7 +58,7 @@ COMMANDS: Final[dict[str, Command]] = {}
 def _command(
     group: str, module: str, *, needs_project: bool = True, has_settings: bool = True
 ) -> Callable[[Callable[[Parser], None]], None]:
-    """Make a command of a function; ``hosts_release`` is the action `release` of `hosts`."""
+    """Register a function as a command; ``_hosts_release`` is the action `release` of `hosts`."""
 
     def register(add_arguments: Callable[[Parser], None]) -> None:
         name = add_arguments.__name__.strip("_").replace("_", " ")
@@ -68,36 +69,38 @@ def _command(
 
 @_command(START, "tools.init", needs_project=False, has_settings=False)
 def _init(parser: Parser) -> None:
-    """Write a new project, with a crawler for feeds.
+    """Create a new project that crawls feeds.
 
-    Writes a Scrapy project: settings with the identity to fill in, a sources file
-    with one feed, and the spiders feeds and llms. No file is replaced.
+    Creates a Scrapy project in FOLDER: settings.py, where you fill in the name of
+    your bot, sources.toml with one feed, and the spiders feeds and llms. Existing
+    files are never overwritten.
 
     examples:
       walsh init my-feeds
 
     exit status:
-      0  the project is written
-      1  one of its files exists already, or cannot be written
+      0  the project was created
+      1  one of its files already exists, or cannot be written
     """
-    _value(parser, "folder", "FOLDER", "the folder of the project")
+    _value(parser, "folder", "FOLDER", "the folder of the project; it is created if needed")
 
 
 @_command(START, "tools.add")
 def _add(parser: Parser) -> None:
-    """Look for a feed at a URL, and add it to the sources file.
+    """Find the feed of a page, and add it to the sources file.
 
-    Requests the URL as `walsh discover` does, and declares the source that it finds
-    at the end of a .toml or .txt file.
+    Looks for a feed as `walsh discover` does, and appends it to the sources file,
+    which must be a .toml or .txt file. If a page has several feeds, they are listed
+    and none is added: call the command again with the URL of one of them.
 
     examples:
       walsh add https://news.example/
 
     exit status:
-      0  every URL has a source, which is in the file now
-      1  a URL has no source, or the file cannot be written
+      0  there is a source in the file for every URL
+      1  no source was found for a URL, or the file cannot be written
     """
-    _add_urls(parser, "a page, or a feed")
+    _add_urls(parser, "a page or a feed, such as https://news.example/")
     _add_sources(parser)
     _add_log_level(parser)
 
@@ -106,17 +109,18 @@ def _add(parser: Parser) -> None:
 def _discover(parser: Parser) -> None:
     """Show the feeds of a site, as lines for the sources file.
 
-    Requests, as politely as a crawl, the page and at most three feeds that its
-    headers or its head declare; if none is a feed, also /llms.txt. The sources are
-    printed as TOML, and everything else as comments. The file is not changed.
+    Requests the page, and up to three feeds that its HTTP headers or its HTML head
+    link to. If none of these is a feed, /llms.txt is requested too. robots.txt, the
+    blocklist and all delays are respected. The sources are printed as TOML,
+    everything else as comments; the sources file is not changed.
 
     examples:
       walsh discover https://docs.example/
       walsh discover https://docs.example/ >> sources.toml
 
     exit status:
-      0  every URL has a source
-      1  a URL has none, or could not be requested
+      0  a source was found for every URL
+      1  no source was found for a URL, or the URL could not be requested
     """
     _add_urls(parser, "a page, such as https://docs.example/")
     _add_json(parser)
@@ -125,80 +129,87 @@ def _discover(parser: Parser) -> None:
 
 @_command(START, "tools.keys", needs_project=False)
 def _keys(_: Parser) -> None:
-    """Make a key that signs requests, and the directory to publish.
+    """Create a key for signing requests, and the key directory.
 
-    A site can verify by a signature that a request comes from your bot.
+    With signed requests (Web Bot Auth), a site can verify that a request really
+    comes from your bot. The directory is the file with your public keys, which you
+    publish on your own site.
 
     examples:
       walsh keys new key.pem
       walsh keys directory key.pem > directory.json
 
     exit status:
-      0  done
+      0  success
       1  the key cannot be read or written
     """
 
 
 @_command(START, "tools.keys", needs_project=False)
 def _keys_new(parser: Parser) -> None:
-    """Write a new private key, and print its id.
+    """Create a private key, and print its id.
 
-    The file is new, and only you can read it. The key is for Ed25519.
+    The key is an Ed25519 key. Only you can read the file. An existing file is never
+    overwritten.
 
     examples:
       walsh keys new key.pem
 
     exit status:
-      0  the key is written
-      1  the file exists, or cannot be written
+      0  the key was written
+      1  the file already exists, or cannot be written
     """
     _value(parser, "file", "FILE", "a new file, such as key.pem")
 
 
 @_command(START, "tools.keys", needs_project=False)
 def _keys_directory(parser: Parser) -> None:
-    """Print the public keys to publish, as a JSON Web Key Set.
+    """Print your public keys as a JSON Web Key Set, to publish.
 
-    The keys are those in the files, or that of WALSH_SIGNING_KEY.
+    Without FILE, the key file that WALSH_SIGNING_KEY names is read.
 
     examples:
       walsh keys directory key.pem old.pem > directory.json
       walsh keys directory --headers --days 30
 
     exit status:
-      0  printed
+      0  success
       1  a key cannot be read
     """
     _value(parser, "files", "FILE", "a private key", nargs="*")
-    _flag(parser, "--headers", "print the header fields to publish it with, signed by each key")
-    valid = "with --headers, how long the signatures are valid (default 30)"
+    _flag(
+        parser,
+        "--headers",
+        "print the HTTP header fields to publish the keys with, signed by each key",
+    )
+    valid = "with --headers, days for which the signatures are valid (default 30)"
     _value(parser, "--days", "DAYS", valid, _read_days)
 
 
 @_command(START, "testing.demo", needs_project=False, has_settings=False)
 def _demo(_: Parser) -> None:
-    """Crawl a web on this machine twice, and check the crawls.
+    """Crawl sixteen simulated sites, and check the crawls.
 
-    Serves sixteen hosts on this machine, runs the real `scrapy crawl feeds` against
-    them twice, and judges it by the log of the servers. It takes less than a minute
-    and needs no network.
+    Starts web servers for sixteen sites on this machine, runs `scrapy crawl feeds`
+    against them twice, and checks in the logs of the servers whether the crawler
+    was polite. Takes less than a minute, and needs no network.
 
     examples:
       walsh demo
 
     exit status:
-      0  no rule was broken
+      0  all rules were kept
       1  a rule was broken, or a crawl failed
     """
 
 
 @_command(LOOK, "tools.status")
 def _status(parser: Parser) -> None:
-    """List the problems, for you and for a monitor.
+    """List what needs your attention, the most urgent problem first.
 
-    Looks at the last crawls, the blocklist, the share of sources that fail, hosts
-    on hold for long, the sources file, the free disk and the clock. The most urgent
-    problem comes first. No request is sent.
+    Checks the last crawls, the blocklist, the sources that fail, the hosts that
+    are on hold, the sources file, the free disk space and the clock. Sends no
+    request, so a monitor may call it often.
 
     examples:
       walsh status
@@ -208,20 +219,25 @@ def _status(parser: Parser) -> None:
 
     exit status:
       0  there is no problem
-      1  there is at least one
+      1  there is at least one problem
     """
     _add_sources(parser)
     _add_json(parser)
-    _flag(parser, "--quiet", "print nothing if there is no problem (for cron)")
-    _value(parser, "--prometheus", "FILE", "also write metrics to FILE, which ends in .prom")
+    _flag(parser, "--quiet", "print nothing if there is no problem, for cron jobs")
+    _value(
+        parser,
+        "--prometheus",
+        "FILE",
+        "also write metrics for Prometheus to FILE, whose name ends in .prom",
+    )
 
 
 @_command(LOOK, "tools.sources")
 def _sources(parser: Parser) -> None:
-    """List the sources, with the last visit and the next one of each.
+    """List the sources, with their last and next visits.
 
-    Sources with problems come first. With a URL instead of an action, `walsh sources URL`
-    shows all facts of one source, and what to do about its problem.
+    Sources with problems come first. `walsh sources URL`, with a URL instead of an
+    action, shows everything about one source, and what to do about its problem.
 
     examples:
       walsh sources
@@ -230,70 +246,73 @@ def _sources(parser: Parser) -> None:
       walsh sources https://news.example/feed.xml
 
     exit status:
-      0  done
-      1  the sources file cannot be read, or there is no such source
+      0  success
+      1  the sources file cannot be read, or the URL is not one of its sources
     """
     _add_sources(parser)
     _add_json(parser)
-    due = "only sources that a crawl would visit now, or once their hosts are free"
+    due = "only sources that a crawl would visit now, or as soon as their hosts are not on hold"
     _flag(parser, "--due", due)
     failing = (
         "only sources that are gone, failing, refused or denied; with a duration such as 60d, "
-        "only those that began to fail at least this time ago"
+        "only sources that have failed for at least this long"
     )
     _value(parser, "--failing", "DURATION", failing, _read_duration, nargs="?", const=0.0)
-    stale = "only sources without a new entry for that long, such as 90d or 12w"
+    stale = "only sources without a new entry for at least this long, such as 90d or 12w"
     _value(parser, "--stale", "DURATION", stale, _read_duration)
-    _flag(parser, "--all", "also sources that are no longer declared")
+    _flag(parser, "--all", "also sources that are no longer in the sources file")
 
 
 @_command(LOOK, "tools.sources")
 def _sources_show(parser: Parser) -> None:
-    """Show all facts of a source; `walsh sources URL` does the same.
+    """Show everything about a source, like `walsh sources URL`.
 
-    What to do about its problem, when it is due and why, the outcome of its last
-    visit, its validators, and its host. `walsh why URL` shows its requests.
+    Shows the problem of the source and what to do about it, when the next visit is
+    due and why, the outcome of the last visit, the ETag and Last-Modified values,
+    and the host. `walsh why URL` shows the requests.
 
     examples:
       walsh sources https://news.example/feed.xml
 
     exit status:
-      0  printed
-      1  there is no such source
+      0  success
+      1  the URL is not a source
     """
-    _add_urls(parser, "a source")
+    _add_urls(parser, "the URL of a source")
     _add_sources(parser, default=argparse.SUPPRESS)
     _add_json(parser, default=argparse.SUPPRESS)
 
 
 @_command(LOOK, "tools.sources")
 def _sources_resume(parser: Parser) -> None:
-    """Make a source due again that is gone or failing.
+    """Visit a source again that is gone or failing.
 
-    Its failures are counted from 0, and the next visit reads it as a whole.
+    Makes the source due now, forgets its failures and its validators, so that the
+    next crawl fetches the complete document.
 
     examples:
       walsh sources resume https://news.example/feed.xml
 
     exit status:
-      0  done
-      1  there is no such source
+      0  success
+      1  the URL is not a source
     """
-    _add_urls(parser, "a source")
+    _add_urls(parser, "the URL of a source")
     _add_sources(parser, default=argparse.SUPPRESS)
 
 
 @_command(LOOK, "tools.sources")
 def _sources_sync(parser: Parser) -> None:
-    """Read a changed sources file into the state.
+    """Load the sources file into the state database.
 
-    The next crawl does this by itself; for a million sources it takes a minute.
+    Every crawl does this at its start. A million sources take about a minute, so
+    you may want to do it before the crawl.
 
     examples:
       walsh sources sync
 
     exit status:
-      0  done
+      0  success
       1  the sources file cannot be read
     """
     _add_sources(parser, default=argparse.SUPPRESS)
@@ -301,10 +320,10 @@ def _sources_sync(parser: Parser) -> None:
 
 @_command(LOOK, "tools.hosts")
 def _hosts(parser: Parser) -> None:
-    """List the hosts that wait, and why; release or delay one.
+    """List the hosts that are waiting, and why.
 
-    Hosts on hold come first. Hosts that were unreachable or answered an error to
-    the last request are listed too, and those with a delay of yours.
+    Hosts on hold come first. Also listed are hosts that were unreachable or
+    answered the last request with an error, and hosts for which you set a delay.
 
     examples:
       walsh hosts
@@ -313,23 +332,24 @@ def _hosts(parser: Parser) -> None:
       walsh hosts delay blog.example 2h
 
     exit status:
-      0  done
-      1  the host is not on hold
+      0  success
+      1  the host to release is not on hold
     """
     _add_json(parser)
 
 
 @_command(LOOK, "tools.hosts")
 def _hosts_release(parser: Parser) -> None:
-    """End the hold of a host, for a reason that is recorded.
+    """End the hold of a host now, and record your reason.
 
-    The host may be requested again at once.
+    The next crawl may send requests to the host at once. A hold often means that
+    the host asked for a pause, so look at `walsh hosts` first.
 
     examples:
       walsh hosts release blog.example --because "they wrote"
 
     exit status:
-      0  the hold is over
+      0  success
       1  the host is not on hold
     """
     _add_host(parser, is_required=True)
@@ -337,28 +357,31 @@ def _hosts_release(parser: Parser) -> None:
 
 @_command(LOOK, "tools.hosts")
 def _hosts_delay(parser: Parser) -> None:
-    """Set the shortest time between two requests to a host.
+    """Set the minimum delay between two requests to a host.
 
-    A longer delay that the host asks for stays. 0 ends a delay of yours.
+    If the host asks for a longer delay, the longer one applies. 0 removes the delay
+    that you set.
 
     examples:
       walsh hosts delay blog.example 2h --because "they asked"
       walsh hosts delay blog.example 0
 
     exit status:
-      0  done
-      1  the delay cannot be recorded
+      0  success
+      1  the delay cannot be stored
     """
     _add_host(parser, is_required=False)
-    _value(parser, "seconds", "DURATION", "seconds, or a duration such as 2h", _read_delay)
+    _value(
+        parser, "seconds", "DURATION", "a number of seconds, or a duration such as 2h", _read_delay
+    )
 
 
 @_command(LOOK, "tools.new")
 def _new(parser: Parser) -> None:
     """List the new entries by source, the newest first.
 
-    Without --since these are the entries since the start of the last run that found
-    something.
+    Without --since, lists the entries since the start of the last run that found
+    any.
 
     examples:
       walsh new
@@ -366,58 +389,60 @@ def _new(parser: Parser) -> None:
       walsh new --since 7d --json
 
     exit status:
-      0  done, even if no entry is new
+      0  success, even if no entry is new
       1  an entry cannot be read
     """
-    _add_since(parser, "list the entries first seen")
+    _add_since(parser, "only entries first seen")
     _add_json(parser)
 
 
 @_command(LOOK, "tools.runs")
 def _runs(parser: Parser) -> None:
-    """List the runs, those at work first, and how each ended.
+    """List the runs, and how each of them ended.
 
-    Runs that had a problem in the last two days come before all others. A run is
-    killed if it has no end and gave no sign of life for longer than it may wait.
+    Runs with a problem in the last two days come first, then the running ones. A
+    run is listed as killed if it has not ended, and was silent for 15 minutes more
+    than WALSH_MAX_WAIT.
 
     examples:
       walsh runs
       walsh runs --since 7d --json
 
     exit status:
-      0  done
+      0  success
     """
-    _add_since(parser, "list the runs that began")
+    _add_since(parser, "only runs that started")
     _add_json(parser)
 
 
 @_command(LOOK, "tools.report")
 def _report(parser: Parser) -> None:
-    """Write an HTML page about the last crawl and its problems.
+    """Write an HTML page about the last crawl.
 
-    New entries by source and day, sources with problems and advice, hosts that
-    wait, delays and gaps, and responses. The page has no scripts and loads nothing.
+    Shows the problems and what to do about them, the hosts that are waiting, the
+    new entries, the gaps between requests, and the responses. The page is one file
+    without scripts, and loads nothing from the network.
 
     examples:
       walsh report -o report.html
       walsh report -O week.html --since 7d
 
     exit status:
-      0  the page is written
-      1  the file exists or cannot be written
+      0  the page was written
+      1  the file already exists, or cannot be written
     """
     _add_output(parser)
-    _add_since(parser, "report on all crawls")
+    _add_since(parser, "report on everything")
     _add_sources(parser)
 
 
 @_command(DATA, "tools.export")
 def _export(parser: Parser) -> None:
-    """Export the entries that any run found, or the sources as OPML.
+    """Export the entries of all runs, or the sources as OPML.
 
-    The ending of FILE chooses the format: .jsonl (or .jl), .json or .csv; .opml has
-    the declared sources instead, and .atom is a feed of the newest 500 entries. The
-    file is written as a whole or not at all.
+    The extension of FILE selects the format: .jsonl (or .jl), .json and .csv have
+    all entries, .atom is a feed of the newest 500 entries, and .opml has the
+    declared sources. The file appears only when it is complete.
 
     examples:
       walsh export -o entries.jsonl
@@ -425,8 +450,8 @@ def _export(parser: Parser) -> None:
       walsh export -o - | jq -r .url
 
     exit status:
-      0  the file is written
-      1  the file exists or cannot be written, or there is no such source
+      0  the file was written
+      1  the file already exists or cannot be written, or a URL is not a source
     """
     _add_output(parser)
     _add_since(parser, "only entries first seen")
@@ -434,39 +459,41 @@ def _export(parser: Parser) -> None:
     parser.add_argument(
         "--format",
         choices=("jsonl", "json", "csv", "opml", "atom"),
-        help="instead of the ending of FILE; standard output gets jsonl by default",
+        help="the format, instead of the extension of FILE (default for -o - is jsonl)",
     )
     source = "only entries of this source (may be repeated)"
     _value(parser, "--source", "URL", source, action="append", default=[])
-    _flag(parser, "--no-backfill", "without the entries of the first reading of a source")
+    _flag(parser, "--no-backfill", "without the entries that a source had at its first visit")
 
 
 @_command(DATA, "tools.backup")
 def _backup(parser: Parser) -> None:
-    """Copy the state into one file, while crawls run.
+    """Back up the state database to one file, even during a crawl.
 
-    Copies an SQLite state as it is at one moment; no crawl waits. A state on
-    PostgreSQL is copied by pg_dump. The signing key, the sources file and your
-    settings are other files: keep them too.
+    Makes a consistent copy of an SQLite database, without making a crawl wait. For
+    PostgreSQL use pg_dump. The signing key, the sources file and the settings are
+    not part of the database: back them up as well.
 
     examples:
       walsh backup -o walsh-backup.sqlite3
 
     exit status:
-      0  the copy is written
-      1  the file exists or cannot be written, or the state is on PostgreSQL
+      0  the copy was written
+      1  the file already exists or cannot be written, or the state database is on
+         PostgreSQL
     """
     _add_output(parser, takes_stdout=False)
 
 
 @_command(SITES, "tools.why")
 def _why(parser: Parser) -> None:
-    """Show the requests to a host on one day, as a letter to its owner.
+    """Explain the requests to a host on one day, to its owner.
 
-    Each request with its answer, the gap before it and the required gap, and the
-    line of robots.txt that allowed it; the requests that were denied; each
-    robots.txt that decided; the next visits; who we are, and how to keep us out.
-    Without --on it is the last day in the state.
+    Writes a letter with every request of the day: the response, the gap since the
+    previous request and the required gap, and the rule of robots.txt that allowed
+    it. The letter also names the requests that were denied, the next visits, your
+    bot, and how to keep it out. Without --on, the day is the last one with a
+    request.
 
     examples:
       walsh why blog.example
@@ -474,21 +501,22 @@ def _why(parser: Parser) -> None:
       walsh why https://blog.example/feed.xml --json
 
     exit status:
-      0  printed
-      1  nothing is known of the host
+      0  success
+      1  there is no request to the host or the URL
     """
-    _value(parser, "subject", "URL|HOST", "such as blog.example")
-    _value(parser, "--on", "DATE", "a day in UTC, such as 2026-11-17", _read_date)
+    _value(parser, "subject", "URL|HOST", "a host such as blog.example, or one URL")
+    _value(parser, "--on", "DATE", "the day in UTC, such as 2026-11-17", _read_date)
     _add_json(parser)
 
 
 @_command(SITES, "tools.mayfetch", needs_project=False)
 def _mayfetch(parser: Parser) -> None:
-    """Show whether URLs may be fetched, and why.
+    """Show whether your bot may fetch a URL, and why.
 
-    In a project, prints the answer of each gate. The URL itself is not requested;
-    robots.txt and the blocklist are, if the state has no current copy. With
-    --robots the answer is that of the file, for any bot, and no request is sent.
+    In a project, prints the answer of each check: the blocklist, robots.txt, and
+    the delay of the host. The URL itself is not requested, but robots.txt and the
+    blocklist are fetched if the stored copies are out of date. With --robots, a
+    robots.txt file is checked for any bot instead, and no request is sent.
 
     examples:
       walsh mayfetch https://blog.example/feed.xml --json
@@ -496,47 +524,49 @@ def _mayfetch(parser: Parser) -> None:
 
     exit status:
       0  all URLs are allowed
-      1  a URL is denied, or a gate cannot say; the line says which
+      1  a URL is denied or undecided; the output says which, and why
     """
-    _add_urls(parser, "a URL with its scheme")
+    _add_urls(parser, "a URL that begins with http:// or https://")
     _value(parser, "--robots", "FILE", "a robots.txt, or - for standard input")
-    bot = "with --robots, a bot by its name there or its User-Agent (may be repeated)"
+    bot = "with --robots, the name or the User-Agent of a bot (may be repeated)"
     _value(parser, "--user-agent", "NAME", bot, action="append")
-    _flag(parser, "--offline", "answer from the state alone, and send no request")
+    _flag(parser, "--offline", "send no request, and answer from the stored copies")
     _add_json(parser)
     _add_log_level(parser)
 
 
 @_command(SITES, "tools.attest")
 def _attest(parser: Parser) -> None:
-    """Audit all requests and entries in the state by a checklist.
+    """Audit all recorded requests and entries by a checklist.
 
-    Says of each row of the checklist whether it holds, with the evidence.
+    Prints for each rule of the checklist whether the records show that the crawls
+    kept the rule, how many requests or entries show it, and what broke it.
 
     examples:
       walsh attest
       walsh attest --since 2026-11-01 --json > attestation.jsonl
 
     exit status:
-      0  no MUST is broken
-      1  a MUST is broken, or the state has nothing to audit
+      0  no rule with the level MUST is broken
+      1  a MUST is broken, or there is nothing to audit
     """
-    _add_since(parser, "audit the requests and entries")
+    _add_since(parser, "only requests and entries")
     _add_json(parser)
 
 
 @_command(CRAWLERS, "tools.lint", needs_project=False, has_settings=False)
 def _lint(parser: Parser) -> None:
-    """Show lines of a robots.txt that do not mean what they seem.
+    """Find mistakes in a robots.txt.
 
-    Prints one line for each finding, an error or a note.
+    Prints one line for each finding. An error is a line that at least some crawlers
+    ignore or misread. A note is a line that is correct, but easily overlooked.
 
     examples:
       walsh lint robots.txt
       curl -s https://blog.example/robots.txt | walsh lint -
 
     exit status:
-      0  there is no error; notes do not count
+      0  there are no errors; there may be notes
       1  there is at least one error
     """
     _value(parser, "file", "FILE", "a robots.txt, or - for standard input", nargs="+")
@@ -566,18 +596,18 @@ def _conformance(parser: Parser) -> None:
       walsh conformance --rules R1 -- wget -i {seeds}
 
     exit status:
-      0  no MUST failed
-      1  a MUST failed or is not shown, or nothing passed
+      0  no scenario with the level MUST failed
+      1  a MUST failed or was not tested, or nothing passed
     """
     _add_json(parser, "one JSON object")
-    rules = "check these only, separated by commas (R1 to R9, or names of scenarios)"
+    rules = "only these rules (R1 to R9) or scenarios, separated by commas"
     _value(parser, "--rules", "RULES", rules)
-    _value(parser, "--user-agent", "TEXT", "the exact User-Agent that must be sent")
-    patience = "give each run N times as long, for a crawler that needs more time"
+    _value(parser, "--user-agent", "TEXT", "the exact User-Agent that the crawler must send")
+    patience = "give the crawler N times as much time"
     _value(parser, "--patience", "N", patience, _read_patience, default=1.0)
-    proxy = "give the hosts names behind a proxy, not addresses (the default except on Linux)"
+    proxy = "let the crawler reach the sites through a proxy (the default except on Linux)"
     _flag(parser, "--proxy", proxy, default=None)
-    crawler = "after --, the command that crawls"
+    crawler = "after --, the command that runs the crawler"
     _value(parser, "crawler", "COMMAND", crawler, nargs=argparse.REMAINDER)
 
 
@@ -585,7 +615,7 @@ def _conformance(parser: Parser) -> None:
 
 
 def add_settings(parser: Parser, *, is_action: bool) -> None:
-    """Add ``-s``, which may stand before and behind the name of an action."""
+    """Add the option ``-s``, which may come before or after the name of an action."""
     parser.add_argument(
         *("-s", "--set"),
         metavar="NAME=VALUE",
@@ -593,7 +623,7 @@ def add_settings(parser: Parser, *, is_action: bool) -> None:
         type=_typed(_read_setting),
         dest="action_settings" if is_action else "settings",
         default=argparse.SUPPRESS,
-        help="set a setting of the project (may be repeated)",
+        help="override a setting of the project (may be repeated)",
     )
 
 
@@ -607,7 +637,7 @@ def _value(
     metavar: str,
     text: str,
     read: Callable[[str], Any] = str,
-    **options: Any,  # noqa: ANN401 - those of argparse
+    **options: Any,  # noqa: ANN401 - passed on to argparse
 ) -> None:
     parser.add_argument(name, metavar=metavar, type=_typed(read), help=text, **options)
 
@@ -617,8 +647,8 @@ def _add_urls(parser: Parser, text: str) -> None:
 
 
 def _add_host(parser: Parser, *, is_required: bool) -> None:
-    _value(parser, "host", "HOST", "such as blog.example")
-    reason = "the reason in one line, which is recorded"
+    _value(parser, "host", "HOST", "a host name such as blog.example")
+    reason = "your reason, in one line; it is recorded"
     _value(parser, "--because", "TEXT", reason, _read_reason, required=is_required)
 
 
@@ -627,24 +657,24 @@ def _add_json(parser: Parser, text: str = "one JSON object per line", **options:
 
 
 def _add_sources(parser: Parser, **options: Any) -> None:  # noqa: ANN401
-    _value(parser, "--sources", "FILE", "the sources file, instead of WALSH_SOURCES", **options)
+    _value(parser, "--sources", "FILE", "the sources file (default WALSH_SOURCES)", **options)
 
 
-def _add_since(parser: Parser, what: str) -> None:
-    text = f"{what} since today, yesterday, 1d (a day ago), a date or an RFC 3339 time"
+def _add_since(parser: Parser, subject: str) -> None:
+    text = f"{subject} since today, yesterday, 1d (a day ago), a date or an RFC 3339 time"
     _value(parser, "--since", "WHEN", text, _read_moment)
 
 
 def _add_output(parser: Parser, *, takes_stdout: bool = True) -> None:
-    """Add ``-o`` and ``-O``; a file that cannot be a stream is not written to standard output."""
-    new = "a new file, or - for standard output" if takes_stdout else "a new file"
+    """Add the options ``-o`` and ``-O``."""
+    new = "write to a new FILE, or - for standard output" if takes_stdout else "write to a new FILE"
     parser.add_argument("-o", "--output", metavar="FILE", help=new)
-    again = "the same, but an existing file is replaced"
+    again = "write to FILE, and replace it if it exists"
     parser.add_argument("-O", "--overwrite-output", metavar="FILE", help=again)
 
 
 def _add_log_level(parser: Parser) -> None:
-    text = "log level of the requests (default WARNING)"
+    text = "log level (default WARNING)"
     parser.add_argument("-L", "--loglevel", metavar="LEVEL", help=text)
 
 
@@ -652,9 +682,9 @@ def _add_log_level(parser: Parser) -> None:
 
 
 def _typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a ``type`` for ``add_argument`` that shows the sentences of ValueErrors."""
+    """Return a ``type`` for ``add_argument`` that reports the message of a ValueError."""
 
-    def checked(text: str) -> Any:  # noqa: ANN401 - as ``read`` returns
+    def checked(text: str) -> Any:  # noqa: ANN401 - the type that ``read`` returns
         try:
             return read(text)
         except ValueError as error:
@@ -666,7 +696,7 @@ def _typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
 def _read_setting(text: str) -> tuple[str, str]:
     name, is_setting, value = text.partition("=")
     if not is_setting:
-        raise ValueError(f"{text!r} is not a setting; write -s NAME=VALUE")
+        raise ValueError(f"{text!r} is not a setting; write NAME=VALUE")
     return name, value
 
 
@@ -682,7 +712,7 @@ def _read_duration(text: str) -> float:
     try:
         return parse_typed_duration(text.strip()).total_seconds()
     except ValueError:
-        problem = f"{text[:40]!r} is not a duration; write for example 90d, 12w or P90D"
+        problem = f"{text[:40]!r} is not a duration, such as 90d, 12w or P90D"
         raise ValueError(problem) from None
 
 
@@ -691,22 +721,22 @@ def _read_delay(text: str) -> float:
         with suppress(ValueError):
             if 0.0 <= (seconds := read(text.strip())) < math.inf:
                 return seconds
-    raise ValueError(f"{text!r} is neither seconds nor a duration; write for example 90 or 2h")
+    raise ValueError(f"{text!r} is not a number of seconds or a duration, such as 90 or 2h")
 
 
 def _read_date(text: str) -> str:
-    """Return a date as the state writes it: `2026-11-17`."""
+    """Return the date in the form `2026-11-17`."""
     from datetime import UTC, datetime
 
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date().isoformat()
     except ValueError:
-        raise ValueError(f"{text!r} is not a day in UTC, such as 2026-11-17") from None
+        raise ValueError(f"{text!r} is not a date, such as 2026-11-17") from None
 
 
 def _read_reason(text: str) -> str:
     if not text.strip() or any(ord(character) < 32 for character in text):
-        raise ValueError('it takes one line of text, such as "mail of 3 May: go on"')
+        raise ValueError('write one line of text, such as "mail of 3 May: go on"')
     return text.strip()
 
 

@@ -1,7 +1,7 @@
-"""``walsh COMMAND``: one program for everything but ``scrapy crawl``.
+"""The program ``walsh``, which runs every command except ``scrapy crawl``.
 
-It takes the settings of a Scrapy project as Scrapy does: from `scrapy.cfg` in the folder or in a
-parent, `SCRAPY_SETTINGS_MODULE` and `SCRAPY_PROJECT`.
+It finds the settings of a Scrapy project as Scrapy does: in the `scrapy.cfg` of this folder or of a
+parent folder, or by `SCRAPY_SETTINGS_MODULE` and `SCRAPY_PROJECT`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.console.commands import Command
 
-_DESCRIPTION: Final = "Looks after polite crawls, which `scrapy crawl` runs."
+_DESCRIPTION: Final = "Tools for polite crawls. `scrapy crawl SPIDER` runs the crawls themselves."
 _USAGE: Final = "%(prog)s [-h] [--version] COMMAND ..."
-#: The actions of `sources`.
-_ACTIONS: Final = frozenset(
+#: The names of the actions of `sources`.
+_SOURCES_ACTIONS: Final = frozenset(
     name.partition(" ")[2] for name in COMMANDS if name.startswith("sources ")
 )
 _WRONG_CHOICE: Final = re.compile(
     r"argument (COMMAND|ACTION): invalid choice: (.+?) \(choose from (.+)\)"
 )
-_HINT: Final = "`walsh COMMAND --help` shows the options of a command."
-_WRONG_CALL: Final = "  2  the command was called in a wrong way"
-_UNUSABLE: Final = "  3  the settings or the state cannot be used, or there is no project"
+_HINT: Final = "`walsh COMMAND --help` describes a command and its options."
+_WRONG_CALL: Final = "  2  the arguments are wrong"
+_UNUSABLE: Final = "  3  there is no project, or its settings or state database cannot be used"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit with its status."""
+    """Run one command, and exit with its status."""
     open_closed_streams()
     with clean_exit():
         words = sys.argv[1:] if arguments is None else arguments
@@ -57,20 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments; URLs may stand before and behind an option. Raises WrongCall."""
+    """Parse the arguments; URLs may come before and after options. Raises WrongCall."""
     options, rest = parser.parse_known_args(_name_action(words))
     for word in rest:
         is_option = word.startswith("-")
         if is_option or not hasattr(options, "urls"):
-            problem = f"there is no option {word}" if is_option else f"{word} is one word too many"
+            problem = f"unknown option {word}" if is_option else f"unexpected argument {word}"
             raise WrongCall(f"{problem}; see {parser.prog} {options.command or ''} --help")
         options.urls.append(word)
     return options
 
 
 def _name_action(words: Sequence[str]) -> Sequence[str]:
-    """Return the words of a call, in which `sources URL` is `sources show URL`."""
-    if words[:1] != ["sources"] or not _ACTIONS.isdisjoint(words):
+    """Return the words with `sources show URL` instead of `sources URL`."""
+    if words[:1] != ["sources"] or not _SOURCES_ACTIONS.isdisjoint(words):
         return words
     for place, word in enumerate(words):
         if word.lower().startswith(("http://", "https://")):
@@ -79,9 +79,9 @@ def _name_action(words: Sequence[str]) -> Sequence[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and whose help has its lines as they are written."""
+    """A parser whose errors are one line, and which does not wrap the lines of the help."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of argparse
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - passed on to argparse
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(formatter_class=raw, allow_abbrev=False, **options)
 
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
         """Raise WrongCall."""
         if choice := _WRONG_CHOICE.fullmatch(message):
             kind, word, choices = choice.groups()
-            message = f"there is no {kind.lower()} {word}"
+            message = f"unknown {kind.lower()} {word}"
             if kind == "ACTION":
                 takes_url = self.prog.endswith(" sources")
                 url = "a URL begins with http:// or https://, and " if takes_url else ""
@@ -99,9 +99,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(name: str = "") -> argparse.ArgumentParser:
-    """Return the parser of one command and its actions; that of all if it is not a command.
+    """Return the parser for one command and its actions, or for all commands.
 
-    All of them take a tenth of the time of `walsh lint`.
+    Only the parsers that the call needs are built, because building all of them takes a tenth of
+    the time of `walsh lint`.
     """
     parser = Parser(
         prog=program_name(),
@@ -125,7 +126,9 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
                 dest="action" if parent else "command",
                 metavar="ACTION" if parent else "COMMAND",
                 required=parent == "keys",  # the others list something without an action
-                help="what to do; see `ACTION --help`" if parent else argparse.SUPPRESS,
+                help="what to do; `ACTION --help` describes an action"
+                if parent
+                else argparse.SUPPRESS,
             )
         listed = {"help": command.headline} if parent else {}
         child = actions[parent].add_parser(word, **listed, **_help_of(command))
@@ -137,7 +140,7 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
 
 
 def _list_of_commands() -> str:
-    """Return the commands by group, each with its headline."""
+    """Return the commands by group, each with its headline, for the help."""
     lines: list[str] = []
     for group in GROUPS:
         lines += ["", f"{group}:"]
@@ -146,17 +149,17 @@ def _list_of_commands() -> str:
             for command in COMMANDS.values()
             if command.group == group and " " not in command.name
         ]
-    return _as_called("\n".join([*lines[1:], "", _HINT]))
+    return _name_program("\n".join([*lines[1:], "", _HINT]))
 
 
 def _help_of(command: Command) -> dict[str, str]:
-    """Return the description, and the examples and exit statuses that stand below the options."""
+    """Return the description, and the epilog: the examples and the exit statuses."""
     text, _, rest = command.help_text.partition("\n\nexamples:\n")
-    paragraphs = [_wrap(_as_called(paragraph)) for paragraph in text.split("\n\n")]
+    paragraphs = [_wrap(_name_program(paragraph)) for paragraph in text.split("\n\n")]
     ends = [_WRONG_CALL] + [_UNUSABLE] * command.has_settings
     return {
         "description": "\n\n".join(paragraphs),
-        "epilog": "\n".join(["examples:", _as_called(rest.rstrip()), *ends]),
+        "epilog": "\n".join(["examples:", _name_program(rest.rstrip()), *ends]),
     }
 
 
@@ -167,6 +170,6 @@ def _wrap(paragraph: str) -> str:
     return textwrap.fill(paragraph, 79, break_long_words=False, break_on_hyphens=False)
 
 
-def _as_called(text: str) -> str:
-    """Return a text with the commands as they have to be called here."""
+def _name_program(text: str) -> str:
+    """Replace `walsh` by the name under which the program was called."""
     return text.replace("walsh ", f"{program_name()} ")

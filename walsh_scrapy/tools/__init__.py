@@ -1,4 +1,4 @@
-"""The work and output of the commands: a file or package per command, and shared modules."""
+"""What the commands do and print: a module or package for each command, and shared modules."""
 
 import os
 import sys
@@ -7,7 +7,8 @@ import sys
 def open_closed_streams() -> None:
     """Open the null device for each standard stream that is closed.
 
-    Else the next file that is opened gets its number, and the output is written there.
+    Otherwise the next file that is opened would get the number of the stream, and the output of the
+    program would be written into that file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

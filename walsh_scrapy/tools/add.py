@@ -1,4 +1,4 @@
-"""``walsh add URL...``: look for a source at each URL, and declare it in the sources file."""
+"""``walsh add URL...``: find the feed of each URL, and add it to the sources file."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from walsh_scrapy.tools.sourcesfile import SourcesFile
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
-#: Seconds; a request that must wait longer is deferred, and nothing is declared.
+#: A request that must wait longer is deferred, and no source is added.
 _MAX_WAIT_SECONDS: Final = 60
 
 
 def run(call: Call) -> int:
-    """Look for a source at each URL, and declare it; return 1 if one of them has none."""
-    declared = SourcesFile(call.sources_file)
+    """Find a source for each URL, and add it to the file; return 1 if a URL has none."""
+    file = SourcesFile(call.sources_file)
     offers = offers_for(call.arguments.urls)
-    new = declared.undeclared(offer.url for offer in offers)
-    known = [offer.url for offer in offers if offer.url not in new]
-    print_lines(f"{url} is already in {call.sources_file}" for url in known)
+    new = file.undeclared(offer.url for offer in offers)
+    declared = [offer.url for offer in offers if offer.url not in new]
+    print_lines(f"{url} is already in {call.sources_file}" for url in declared)
     offers = tuple(offer for offer in offers if offer.url in new)
     if not offers:
         return 0
     call.crawl(DiscoverSpider, _MAX_WAIT_SECONDS, name="add", offers=offers)
     choices = [choose(offer) for offer in offers]
-    found = [source for source, _ in choices if source]
-    if found:
-        print_lines(declared.add(found))
+    sources = [source for source, _ in choices if source]
+    if sources:
+        print_lines(file.add(sources))
     for line in (line for _, lines in choices for line in lines):
         warn(printable(line))
-    return 0 if len(found) == len(offers) else 1
+    return 0 if len(sources) == len(offers) else 1

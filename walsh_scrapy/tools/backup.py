@@ -1,4 +1,4 @@
-"""``walsh backup``: a sound copy of the state while crawls run."""
+"""``walsh backup``: a consistent copy of the state database, even during a crawl."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> int:
-    """Write the copy."""
-    output = Output.of(call)
+    """Copy the state database to the file that the call names."""
+    output = Output.from_call(call)
     if output.target == "-":
-        raise WrongCall("a copy of the state is a database, so it needs a file: -o FILE")
+        raise WrongCall(
+            "a database cannot be written to standard output; write it to a file with -o FILE"
+        )
     with call.state() as state:
         if not state.backups.is_file:
             raise CommandError(
-                "the state is on PostgreSQL, which copies it itself: pg_dump --format=custom "
+                "the state database is on PostgreSQL; back it up with pg_dump --format=custom "
                 "--file=walsh.dump --dbname=DATABASE"
             )
         with output.open() as file:
             state.backups.copy(Path(file.name))
-    print(f"backed up the state to {output.name}", file=sys.stderr)
+    print(f"backed up the state database to {output.name}", file=sys.stderr)
     return 0

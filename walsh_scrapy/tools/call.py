@@ -1,8 +1,8 @@
-"""A call of a tool: its arguments, its settings, its state, and its errors.
+"""One call of a command: the arguments, the settings, the state database, and the errors.
 
-A tool is a module: ``run(call)`` does its work and returns the exit status. It fails with an
-exception whose message is one line: ``WrongCall`` (exit status 2), ``Unusable`` (3), or
-``CommandError`` (1). The arguments of a tool and its help are in ``walsh_scrapy.console.commands``.
+The module of a command has a function ``run(call)``, which returns the exit status. It raises
+``CommandError`` (exit status 1), ``WrongCall`` (2) or ``Unusable`` (3), with a message of one line.
+The arguments and the help of the commands are in ``walsh_scrapy.console.commands``.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
 
-#: The extra of this package that installs a module which is not there.
+#: The extra of this package that installs a missing module.
 _EXTRAS: Final = {
     "jinja2": "report",
     "pytest": "testing",
     "trustme": "testing",
 }
-#: Settings of a run that is not a crawl: it leaves the project's exports, pipelines and job alone.
+#: Settings of a run that is no crawl, and must not touch the exports and the job of the project.
 _NO_OUTPUT: Final[dict[str, Any]] = {
     "FEEDS": {},
     "ITEM_PIPELINES": {},
     "JOBDIR": None,
-    "HTTPCACHE_ENABLED": False,  # the answer is about a site's present answers
+    "HTTPCACHE_ENABLED": False,  # the command is about what the site answers now
 }
 
 
 class CommandError(Exception):
-    """A tool cannot do its work; the message has the reason and the remedy.
+    """A command failed; the message says why, and what to do.
 
-    It may have text of strangers, and is made printable.
+    The message may quote a site or a file, so control characters in it are escaped.
     """
 
     def __str__(self) -> str:
@@ -55,37 +55,37 @@ class CommandError(Exception):
 
 
 class WrongCall(CommandError):
-    """A tool was called in a wrong way; the message has the right call."""
+    """The arguments are wrong; the message says what to write instead."""
 
 
 class Unusable(CommandError):
-    """There is no project, or its settings cannot be read."""
+    """There is no Scrapy project, or its settings cannot be read."""
 
 
 class Call:
-    """One call of a tool: its arguments, and the settings of the project, if there is one."""
+    """One call of a command: the arguments, and the settings of the project if there is one."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
 
     @cached_property
     def has_project(self) -> bool:
-        """Whether Scrapy has settings here; to know that, Scrapy is not imported."""
+        """Whether this folder is in a Scrapy project. Does not import Scrapy, which is slow."""
         here = Path.cwd()
         is_project = any((folder / "scrapy.cfg").is_file() for folder in (here, *here.parents))
         return is_project or "SCRAPY_SETTINGS_MODULE" in os.environ
 
     def check_project(self) -> None:
-        """Raise Unusable outside a project."""
+        """Raise Unusable outside of a project."""
         if not self.has_project:
             raise Unusable(
-                "there is no Scrapy project here; go to the folder that has its scrapy.cfg, or "
-                f"begin one with `{program_name()} init FOLDER`"
+                "there is no Scrapy project here; go to a folder with a scrapy.cfg, or create a "
+                f"project with `{program_name()} init FOLDER`"
             )
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the project, or else Scrapy's defaults; and those of ``-s``.
+        """The settings of the project, or the defaults of Scrapy, with the values of ``-s``.
 
         Raises Unusable if the settings cannot be read.
         """
@@ -93,13 +93,13 @@ class Call:
 
         try:
             settings = get_project_settings()
-        except Exception as error:  # a project's settings may raise anything
+        except Exception as error:  # the settings module may raise anything
             module = os.environ.get("SCRAPY_SETTINGS_MODULE")
             problem = f"{type(error).__name__}: {error}"
             raise Unusable(f"the settings {module} cannot be read: {problem}") from error
         if self.has_project and "SCRAPY_SETTINGS_MODULE" not in os.environ:
             name = os.environ.get("SCRAPY_PROJECT", "default")
-            raise Unusable(f"scrapy.cfg names no settings of the project {name!r}")
+            raise Unusable(f"scrapy.cfg has no settings module for the project {name!r}")
         for where in ("settings", "action_settings"):
             settings.setdict(dict(getattr(self.arguments, where, ())), priority="cmdline")
         if level := getattr(self.arguments, "loglevel", None):
@@ -115,37 +115,37 @@ class Call:
 
     @property
     def sources_file(self) -> str:
-        """The sources file that the call names, or else that of the project."""
+        """The sources file that the call names, or the sources file of the project."""
         return str(self.arguments.sources or self.options.sources)
 
     def state_if_any(self) -> AbstractContextManager[State | None]:
-        """Open the state; None if there is none yet. Raises StateError."""
+        """Open the state database, or return None if there is none yet. Raises StateError."""
         from walsh_scrapy.state import State
 
         return State.existing(self.options.state_url)
 
     @contextmanager
     def state(self) -> Iterator[State]:
-        """Open the state. Raises StateError, even if there is none yet."""
+        """Open the state database. Raises StateError, also if there is none yet."""
         from walsh_scrapy.state.database import StateError, without_password
 
         with self.state_if_any() as state:
             if state is None:
                 raise StateError(
-                    f"there is no state at {without_password(self.options.state_url)} yet: no "
-                    "crawl was run, or it had another WALSH_STATE_URL"
+                    f"there is no state database at {without_password(self.options.state_url)}: "
+                    "run a crawl first, or set WALSH_STATE_URL to the database of your crawls"
                 )
             yield state
 
     def check_gates(self) -> None:
-        """Raise BadSetting if a crawl would have no middlewares, or a wrong option."""
+        """Raise BadSetting if the add-on is not active, or if an option is wrong."""
         from walsh_scrapy.crawl.startup import check_gates
 
         check_gates(self.settings)
         _ = self.options
 
     def crawl(self, spider: type[Spider], max_wait: int, **arguments: object) -> None:
-        """Run a spider until it closes; only the answer counts, so the log has warnings only.
+        """Run a spider until it closes, with warnings only in the log.
 
         A request that must wait for longer than ``max_wait`` seconds is deferred.
         """
@@ -161,9 +161,9 @@ class Call:
             settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
         self.check_gates()
         if sys.stderr.isatty():
-            print("sending requests, with the delays of each host ...", file=sys.stderr)
+            print("sending requests, with the delay of each host ...", file=sys.stderr)
         process = AsyncCrawlerProcess(settings)
-        # Crawls log the settings that the add-on sets aside.
+        # The add-on would warn about settings that it overrides, which only matters for crawls.
         logging.getLogger("walsh_scrapy.addon").setLevel(logging.ERROR)
         crawl = process.crawl(spider, **arguments)
         process.start()
@@ -173,17 +173,17 @@ class Call:
 
 @contextmanager
 def clean_exit() -> Iterator[None]:
-    """Exit with one line, not a traceback, for each error that an operator can mend.
+    """Exit with one line, not a traceback, for each error that an operator can fix.
 
-    The status is 1 if the output cannot be written, or its reader has closed the pipe, which needs
-    no line; 130 after Ctrl-C; 2 if an extra of this package is not installed.
+    The status is 1 if the output cannot be written (without a line if its reader closed the pipe),
+    2 if an extra of this package is not installed, and 130 after Ctrl-C.
     """
-    for stream in (sys.stdout, sys.stderr):  # `\\xe9` for characters that a terminal does not have
+    for stream in (sys.stdout, sys.stderr):  # print `\\xe9` where the encoding lacks a character
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # `head`, for example, has read enough
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         _discard_output()
         raise SystemExit(1) from None
     except ModuleNotFoundError as error:
@@ -200,12 +200,12 @@ def clean_exit() -> Iterator[None]:
         fail(f"the output cannot be written: {error.strerror}", 1)
     except CommandError as error:
         fail(str(error), {WrongCall: 2, Unusable: 3}.get(type(error), 1))
-    except Exception as error:  # noqa: BLE001 - raised again if no operator can mend it
+    except Exception as error:  # noqa: BLE001 - raised again if no operator can fix it
         fail(*_explain(error))
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """Return the message and the exit status; raise the error again if no operator can mend it."""
+    """Return the message and the exit status, or raise the error if no operator can fix it."""
     from sqlalchemy.exc import DBAPIError
 
     from walsh_scrapy.options import BadSetting
@@ -213,7 +213,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     from walsh_scrapy.state import StateError
 
     if isinstance(error, DBAPIError):
-        return f"the state failed: {error.orig}", 3
+        return f"the state database failed: {error.orig}", 3
     if isinstance(error, BadSetting | StateError):
         return str(error), 3
     if isinstance(error, SourcesError):
@@ -233,5 +233,5 @@ def fail(message: str, status: int) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Let Python drop its unwritten output, or it would try again when it exits."""
+    """Drop the buffered output, which Python would try to write again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

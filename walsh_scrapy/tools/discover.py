@@ -1,8 +1,8 @@
 """``walsh discover URL...``: the sources of a site, as lines for ``sources.toml``.
 
-It requests from each site, through every middleware, robots.txt; the page, as markdown if the
-server has that; the feeds that its headers or its HTML head declare (link rel=alternate), at most
-three; and only if none is a feed, /llms.txt. Nothing else of the page is read.
+Requests the page, as markdown if the server has it, and up to three feeds that the HTTP headers or
+the HTML head of the page link to (rel=alternate). If none of them is a feed, requests /llms.txt.
+All requests pass every middleware, as in a crawl. The body of an HTML page is not read.
 """
 
 from __future__ import annotations
@@ -73,23 +73,23 @@ _FEEDS: Final = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, "
     "text/xml;q=0.9, */*;q=0.1"
 )
-#: The Accept header of a request. A page is wanted as markdown, or else as it is.
+#: The Accept header for each role. Markdown is preferred for a page.
 _ACCEPT: Final[dict[Role, str]] = {
     "page": f"{ACCEPT_MARKDOWN}, {_FEEDS}",
     "feed": _FEEDS,
     "llms.txt": ACCEPT_LLMSTXT,
 }
-#: Most requests for feeds that one page declares.
+#: The maximum number of requests for the feeds of one page.
 MAX_FEED_REQUESTS: Final = 3
 
 _MAX_WAIT_SECONDS = 60
 
 
 def run(call: Call) -> int:
-    """Run the spider, and print its result."""
+    """Run the spider, and print the sources that it found."""
     offers = offers_for(call.arguments.urls)
     call.crawl(DiscoverSpider, _MAX_WAIT_SECONDS, offers=offers)
-    if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale is
+    if not sys.stdout.isatty():  # because a TOML file must be UTF-8, whatever the locale is
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     if call.arguments.json:
         print_lines(json.dumps(as_dict(offer)) for offer in offers)
@@ -99,11 +99,10 @@ def run(call: Call) -> int:
 
 
 class DiscoverSpider(DeclaringSpider):
-    """Requests each page as markdown, then the feeds that it declares, in its headers and its head.
+    """Requests each page, then the feeds that the page declares, or else the llms.txt of the host.
 
-    If there is no feed, the llms.txt of the host is requested. Only the head of HTML is read
-    (decision 16). Requests have no source, so the state keeps only pacing, robots.txt and the log
-    of requests. ``sources`` makes ScopeMiddleware take the URLs for declared targets.
+    The requests have no source, so the state database stores no visit and no entry. The attribute
+    ``sources`` makes ScopeMiddleware treat the URLs as declared.
     """
 
     name = "discover"
@@ -114,37 +113,39 @@ class DiscoverSpider(DeclaringSpider):
         self.sources = tuple(Source(offer.url, "llms") for offer in self.offers)
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request each page; a URL that is an llms.txt is requested as one."""
+        """Request each page. A URL that ends in llms.txt is requested as an llms.txt."""
         for offer in self.offers:
             if offer.page is offer.llms_txt:
-                for request in self._llms_txt(offer):
+                for request in self._request_llms_txt(offer):
                     yield request
             else:
                 offer.page.mark_requested()
-                yield self._request(offer, offer.page, Visit(None, may_be_feed, reads_head=True))
+                yield self._build_request(
+                    offer, offer.page, Visit(None, may_be_feed, reads_head=True)
+                )
 
     async def parse(
         self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> AsyncIterator[Request]:
-        """Read a document; if it is not the last to request, request the next.
-
-        Unless the page is a feed, these are its declared feeds, and the llms.txt.
-        """
+        """Read a document, and request the next one of the site, if there is one."""
         links: tuple[FeedLink, ...] = ()
         if candidate.role == "page":
             links = declared_feeds(
-                (*feed_alternates(links_of(response), response.url), *await self._head(response))
+                (
+                    *feed_alternates(links_of(response), response.url),
+                    *await self._read_head(response),
+                )
             )
-        await self._read(response, candidate, len(links))
+        await self._read_document(response, candidate, len(links))
         if candidate.role == "page" and candidate.form != "feed":
-            offer.feeds = tuple(_feed_candidates(links, offer.page.url))
+            offer.feeds = tuple(_build_candidates(links, offer.page.url))
         elif candidate.role != "feed":
             return
-        for request in self._next_feed(offer):
+        for request in self._request_next_feed(offer):
             yield request
 
-    async def _head(self, response: Response) -> tuple[FeedLink, ...]:
-        """Return the feeds that the head of a page declares; an error page declares none."""
+    async def _read_head(self, response: Response) -> tuple[FeedLink, ...]:
+        """Return the feeds that the HTML head of a page declares; none for an error page."""
         content_type = content_type_of(response.headers)
         if response.status in ABSENT or not is_html(content_type):
             return ()
@@ -156,66 +157,68 @@ class DiscoverSpider(DeclaringSpider):
             logger.warning("%s", error)
             return ()
 
-    async def _read(self, response: Response, candidate: Candidate, feeds: int = 0) -> None:
+    async def _read_document(
+        self, response: Response, candidate: Candidate, feeds: int = 0
+    ) -> None:
         """Set the outcome of a candidate: a feed, markdown, or why it is neither.
 
-        ``feeds`` is the number that it declares.
+        ``feeds`` is the number of feeds that the page declares.
         """
         content_type = content_type_of(response.headers)
         visit = visit_of(request_of(response))
         is_links = candidate.role == "llms.txt" or is_markdown(content_type)
         form: Form = "markdown" if is_links else "feed"
         if response.status in ABSENT:
-            candidate.end(f"answered {response.status}")
+            candidate.set_outcome(f"answered {response.status}")
         elif visit and visit.unread is not None:
-            candidate.end(f"answered as {content_type[:80]}; its body was not read")
+            candidate.set_outcome(f"{content_type[:80]}; the body was not read")
         elif candidate.role == "page" and is_html(content_type):
-            declared = count_of(feeds, "feed") if feeds else "no feed"
-            candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
+            number = count_of(feeds, "feed") if feeds else "no feed"
+            candidate.set_outcome(f"{content_type[:80]}; the page declares {number}")
         else:
             kind: Kind = "llms" if is_links else "feed"
             document = Document(kind, response.body, response.url, content_type, candidate.url)
             try:
                 feed = await Crawl.of(self.crawler).reader.read(document)
-                candidate.found(feed, form, response.url)
+                candidate.set_feed(feed, form, response.url)
             except NotAFeed as error:
-                candidate.end(str(error))
+                candidate.set_outcome(str(error))
 
-    def failed(self, failure: Failure) -> list[Request]:
-        """Keep the reason; if robots.txt denies a document, request the next one."""
+    def record_failure(self, failure: Failure) -> list[Request]:
+        """Record the reason; request the next document if robots.txt denied this one."""
         request, error = request_of(failure), failure.value
         offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
         if isinstance(error, Denied):
-            candidate.end(f"denied by {error.gate}: {error.reason}")
+            candidate.set_outcome(f"denied by {error.gate}: {error.reason}")
         else:
             is_deferred = isinstance(error, RequestDeferred)
             reason = str(error) if is_deferred else reason_of(error, request.url)
-            candidate.end(reason, unsure=True)
-        if candidate.role == "feed":  # the next may be on another host
-            return list(self._next_feed(offer))
+            candidate.set_outcome(reason, unsure=True)
+        if candidate.role == "feed":  # because the next feed may be on another host
+            return list(self._request_next_feed(offer))
         by_robots = isinstance(error, Denied) and error.gate == "robots"
-        return list(self._llms_txt(offer)) if by_robots and candidate.role == "page" else []
+        return list(self._request_llms_txt(offer)) if by_robots and candidate.role == "page" else []
 
-    def _next_feed(self, offer: SiteOffer) -> Iterator[Request]:
-        """Request the next feed that the page declares; after the last, the llms.txt."""
-        requested = sum(each.requested for each in offer.feeds)
+    def _request_next_feed(self, offer: SiteOffer) -> Iterator[Request]:
+        """Request the next feed that the page declares, or the llms.txt after the last one."""
+        requested = sum(feed.requested for feed in offer.feeds)
         if requested < min(len(offer.feeds), MAX_FEED_REQUESTS):
             candidate = offer.feeds[requested]
             candidate.mark_requested()
-            # ScopeMiddleware lets it pass: the operator wants the declared feeds of the page.
+            # `announced` makes ScopeMiddleware allow a feed that only the page declares.
             visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
-            yield self._request(offer, candidate, visit)
-        elif not offer.has_feed and not any(each.unsure for each in offer.feeds):
-            yield from self._llms_txt(offer)
+            yield self._build_request(offer, candidate, visit)
+        elif not offer.has_feed and not any(feed.unsure for feed in offer.feeds):
+            yield from self._request_llms_txt(offer)
 
-    def _llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
+    def _request_llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
         if offer.llms_txt.mark_requested():
-            yield self._request(offer, offer.llms_txt, Visit(None, may_be_llms))
+            yield self._build_request(offer, offer.llms_txt, Visit(None, may_be_llms))
 
-    def _request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:
+    def _build_request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:
         request = Request(
             candidate.url,
-            errback=self.failed,
+            errback=self.record_failure,
             headers={"Accept": _ACCEPT[candidate.role]},
             cb_kwargs={"offer": offer, "candidate": candidate},
             meta={"handle_httpstatus_list": ABSENT},
@@ -225,9 +228,9 @@ class DiscoverSpider(DeclaringSpider):
         return request
 
 
-def _feed_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidate]:
+def _build_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidate]:
     for link in links:
-        with suppress(SourcesError):  # it could not be declared
+        with suppress(SourcesError):  # a URL that no source may have
             url = target_url(link.url)
             if url != page:
                 yield Candidate(url, "feed", title=link.title, link=link)

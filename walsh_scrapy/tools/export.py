@@ -1,4 +1,4 @@
-"""``walsh export``: entries and sources of the state, in the formats of others (decision 18)."""
+"""``walsh export``: the entries of the state database as a file, or the sources as OPML."""
 
 from __future__ import annotations
 
@@ -39,57 +39,57 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.tools.call import Call
 
-#: The format for each ending of a file name; "opml" lists sources, the others hold entries, and
-#: "atom" the newest of them.
+#: The format for each file extension. "opml" has the sources, "atom" the newest entries, and the
+#: others have all entries.
 FORMATS: Final = {
     **{f".{name}": name for name in ("jsonl", "json", "csv", "opml", "atom")},
     ".jl": "jsonl",
 }
-_OF_ITEM: Final = frozenset(each.name for each in fields(EntryItem))
+_ITEM_FIELDS: Final = frozenset(field.name for field in fields(EntryItem))
 
 
 def run(call: Call) -> int:
-    """Write, and print the number of rows on standard error."""
-    given, output = call.arguments, Output.of(call)
+    """Write the file, and print the number of rows on standard error."""
+    arguments, output = call.arguments, Output.from_call(call)
     is_piped = output.target == "-"
-    ending = ".jsonl" if is_piped else Path(output.target).suffix.lower()
-    format_name = given.format or FORMATS.get(ending)
+    extension = ".jsonl" if is_piped else Path(output.target).suffix.lower()
+    format_name = arguments.format or FORMATS.get(extension)
     if format_name is None:
         raise WrongCall(
-            f"{output.target}: the ending of the file must be one of {', '.join(FORMATS)}, "
-            "unless --format names the format"
+            f"{output.target}: the extension must be one of {', '.join(FORMATS)}, unless --format "
+            "names the format"
         )
     export = Export(
         settings=call.settings,
         sources_file=call.sources_file,
-        urls=given.source,
-        since=given.since or 0.0,
-        has_backfill=not given.no_backfill,
+        urls=arguments.source,
+        since=arguments.since or 0.0,
+        has_backfill=not arguments.no_backfill,
     )
     if format_name == "opml":
-        if given.since is not None or given.no_backfill:
-            option = "no-backfill" if given.since is None else "since"
-            told = f"--{option} selects entries, but an OPML file lists sources; drop one"
-            raise WrongCall(told)
-        with output.open() as file, call.state_if_any() as known:
-            count = count_of(export.write_sources(file, known), "source")
+        if arguments.since is not None or arguments.no_backfill:
+            option = "no-backfill" if arguments.since is None else "since"
+            problem = f"--{option} selects entries, but an OPML file has sources; drop one of them"
+            raise WrongCall(problem)
+        with output.open() as file, call.state_if_any() as state:
+            count = count_of(export.write_sources(file, state), "source")
     else:
         with output.open() as file, call.state() as state:
             written = export.write_entries(file, format_name, state)
             count = count_of(written, "entry", "entries")
-    output.say(count)
+    output.report(count)
     return 0
 
 
 class ExportedEntry(NamedTuple):
-    """One entry of the state, with its source as it is declared now."""
+    """One stored entry, with its source as it is declared now."""
 
     stored: StoredEntry
     item: EntryItem
     source: Source | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the columns of every export: those of a run, and those that only the state has."""
+        """Return the columns of an export: the fields of the item, and five more."""
         source = self.source
         return self.item.to_dict() | {
             "source_name": source.name if source else None,
@@ -101,44 +101,43 @@ class ExportedEntry(NamedTuple):
 
 
 def item_of(entry: StoredEntry) -> EntryItem:
-    """Return the item of a stored entry. Raises StateError if it cannot be read.
+    """Return the item of a stored entry. Raises StateError if the entry is damaged.
 
-    Its source is written as the state has it now, so that one source has one URL: it may have been
-    rewritten after a move since the entry was found.
+    The item gets the present URL of its source, because the source may have moved since then.
     """
     try:
         values: dict[str, Any] = json.loads(entry.item) | {"source": entry.source}
-        return EntryItem(**{name: values[name] for name in values if name in _OF_ITEM})
+        return EntryItem(**{name: values[name] for name in values if name in _ITEM_FIELDS})
     except (ValueError, TypeError) as error:
         raise StateError(
-            f"the entry {entry.key} in the state cannot be read ({error}); put a backup in the "
-            "state's place, or remove this entry"
+            f"the entry {entry.key} in the state database cannot be read ({error}); restore a "
+            "backup, or delete this entry"
         ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """The choice of an export.
+    """What to export.
 
-    Its methods raise StateError, SourcesError, and UnknownSource for a URL that is not a source.
+    The methods raise StateError, SourcesError, and UnknownSource for a URL that is not a source.
     """
 
     settings: BaseSettings
     sources_file: str
-    urls: Sequence[str] = ()  #: only of these sources; empty: of all
-    since: float = 0.0  #: only entries first seen at this epoch second or later
-    has_backfill: bool = True  #: False omits the entries of the first reading of a source
+    urls: Sequence[str] = ()  #: only entries of these sources; empty for all
+    since: float = 0.0  #: only entries that were first seen at this epoch second or later
+    has_backfill: bool = True  #: False leaves out the entries of first visits
 
     def write_entries(self, file: IO[bytes], format_name: str, state: State) -> int:
         """Write the entries, and return their number.
 
-        `FEED_EXPORTERS` and the `FEED_EXPORT_` settings apply as in a run.
+        `FEED_EXPORTERS` and the `FEED_EXPORT_` settings apply as in a crawl.
         """
         urls = self._choose_sources(state)
         is_feed = format_name == "atom"
         source_of = cache(lambda url: self._declared.get(canonical_url(url)))
         with state.entries.snapshot() as entries:
-            found = (
+            exported = (
                 ExportedEntry(stored, item_of(stored), source_of(stored.source))
                 for stored in entries.matching(
                     since=self.since,
@@ -150,7 +149,7 @@ class Export:
             if is_feed:
                 token = Options.from_settings(self.settings).ua_token
                 name = " ".join((token, *sorted(self.urls)))
-                return write_atom(found, file, name=name, author=token)
+                return write_atom(exported, file, name=name, author=token)
             options = feed_complete_default_values_from_settings({}, self.settings)
             exporter = load_object(self.settings.getwithbase("FEED_EXPORTERS")[format_name])(
                 file,
@@ -160,7 +159,7 @@ class Export:
             )
             exporter.start_exporting()
             count = 0
-            for count, entry in enumerate(found, start=1):  # noqa: B007 - their number
+            for count, entry in enumerate(exported, start=1):  # noqa: B007 - counts them
                 exporter.export_item(entry.to_dict())
             exporter.finish_exporting()
             return count
@@ -168,41 +167,43 @@ class Export:
     def write_sources(self, file: IO[bytes], state: State | None) -> int:
         """Write the declared sources as OPML, and return their number."""
         sources = load_sources(self.sources_file)
-        known = dict.fromkeys(source.url for source in sources)
-        wanted = {each for url in self.urls for each in find_sources(url, known)} or known.keys()
+        declared = dict.fromkeys(source.url for source in sources)
+        wanted = {
+            match for url in self.urls for match in find_sources(url, declared)
+        } or declared.keys()
         chosen = [source for source in sources if source.url in wanted]
         if state is None:
             return write_opml(chosen, file, lambda _url: None)
         with state.entries.snapshot() as entries:
 
             def title_of(url: str) -> str | None:
-                found = entries.newest(url)
-                return item_of(found).source_title if found else None
+                entry = entries.newest(url)
+                return item_of(entry).source_title if entry else None
 
             return write_opml(chosen, file, title_of)
 
     @cached_property
     def _declared(self) -> dict[str, Source]:
-        """The declared sources by canonical URL; none without a sources file."""
+        """The declared sources by canonical URL, or none without a sources file."""
         sources = load_sources(self.sources_file) if Path(self.sources_file).exists() else ()
         return {canonical_url(source.url): source for source in sources}
 
     def _choose_sources(self, state: State) -> tuple[str, ...]:
-        """Return the sources that the URLs mean; a declared one may have no visit yet."""
-        known = state.sources.urls()
+        """Return the URLs of the chosen sources, which may be declared and not visited yet."""
+        known_urls = state.sources.urls()
         try:
-            return tuple(each for url in self.urls for each in find_sources(url, known))
+            return tuple(match for url in self.urls for match in find_sources(url, known_urls))
         except UnknownSource:
-            known |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
-            return tuple(each for url in self.urls for each in find_sources(url, known))
+            known_urls |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
+            return tuple(match for url in self.urls for match in find_sources(url, known_urls))
 
 
 # ---- Entries as Atom (RFC 4287) ----
 
-#: Entries of a feed, the newest ones: readers request all of it again and again.
+#: The maximum number of entries in a feed, because readers fetch the feed again and again.
 MAX_ATOM_ENTRIES: Final = 500
-#: Ids are made in this space of names, so that the same entry has the same id in every export.
-_IDS: Final = UUID("5f6a7c0e-2d1b-5c43-9a37-6d0f0c8f2b11")
+#: The namespace of the ids, so that the same entry has the same id in every export.
+_ID_NAMESPACE: Final = UUID("5f6a7c0e-2d1b-5c43-9a37-6d0f0c8f2b11")
 
 
 def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, author: str) -> int:
@@ -214,9 +215,9 @@ def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, 
     """
     newest = list(islice(entries, MAX_ATOM_ENTRIES))
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
-    _add(feed, "id", _id(name))
+    _add(feed, "id", _make_id(name))
     _add(feed, "title", f"{author}: new")
-    _add(feed, "updated", max(map(_first_seen, newest), default=_now()))
+    _add(feed, "updated", max(map(_first_seen, newest), default=_format_now()))
     _add(_add(feed, "author"), "name", author)
     for entry in newest:
         _add_entry(feed, entry)
@@ -229,7 +230,7 @@ def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, 
 def _add_entry(feed: Element, entry: ExportedEntry) -> None:
     item = entry.item
     element = _add(feed, "entry")
-    _add(element, "id", _id(entry.stored.key))
+    _add(element, "id", _make_id(entry.stored.key))
     _add(element, "title", item.title or item.url or item.id or "without a title")
     _add(element, "updated", _first_seen(entry))
     if item.published:
@@ -248,23 +249,23 @@ def _add_entry(feed: Element, entry: ExportedEntry) -> None:
 
 
 def _first_seen(entry: ExportedEntry) -> str:
-    return entry.item.first_seen or _now()
+    return entry.item.first_seen or _format_now()
 
 
-def _now() -> str:
+def _format_now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Element:
-    """Add an element; texts lose characters that XML 1.0 does not allow."""
+    """Add an element, without the characters that XML 1.0 does not allow."""
     clean = {name: xml_text(value) for name, value in attributes.items()}
     element = SubElement(parent, tag, clean)
     element.text = xml_text(text) or None
     return element
 
 
-def _id(name: str) -> str:
-    return f"urn:uuid:{uuid5(_IDS, name)}"
+def _make_id(name: str) -> str:
+    return f"urn:uuid:{uuid5(_ID_NAMESPACE, name)}"
 
 
 # ---- Sources as OPML ----
@@ -274,8 +275,8 @@ _HEAD: Final = (
     f'<opml version="2.0" xmlns:{PREFIX}="{NAMESPACE}">\n'
     "<head><title>Sources of walsh-scrapy</title></head>\n<body>\n"
 )
-# Tags that would be read back as other tags from a list of categories.
-_NO_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
+# Tags that a list of categories would change.
+_NOT_A_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
 
 
 def write_opml(
@@ -283,15 +284,15 @@ def write_opml(
 ) -> int:
     """Write each source as an outline, and return their number.
 
-    ``title_of`` returns the last title of the feed of a URL, for a source without a name; else that
-    is titled by its URL. `every` and `delay` are attributes of our namespace.
+    ``title_of`` returns the title of the feed at a URL, for sources without a name. `every` and
+    `delay` are attributes in our namespace.
     """
     count = 0
     opened: tuple[str, ...] = ()
     file.write(_HEAD.encode())
     for source in sources:
         title = source.name or title_of(source.url) or source.url
-        folders, outline = outline_of(source, title)
+        folders, outline = build_outline(source, title)
         file.writelines(f"{line}\n".encode() for line in (*_folder_tags(folders, opened), outline))
         count, opened = count + 1, folders
     file.writelines(f"{line}\n".encode() for line in _folder_tags((), opened))
@@ -299,13 +300,13 @@ def write_opml(
     return count
 
 
-def outline_of(source: Source, title: str) -> tuple[tuple[str, ...], str]:
+def build_outline(source: Source, title: str) -> tuple[tuple[str, ...], str]:
     """Return the folders of a source, and its outline.
 
-    Tags that are not folders are categories; where they cannot be listed they are folders too.
+    Tags that are not folders become categories. If a tag cannot be a category, they become folders.
     """
     tags = tuple(tag for tag in source.tags if tag not in source.folders)
-    listable = not any(map(_NO_CATEGORY.search, tags))
+    listable = not any(map(_NOT_A_CATEGORY.search, tags))
     folders = source.folders if listable else (*source.folders, *filter(str.strip, tags))
     attributes = {
         "type": "llms" if source.kind == "llms" else "rss",
@@ -317,12 +318,12 @@ def outline_of(source: Source, title: str) -> tuple[tuple[str, ...], str]:
         f"{PREFIX}:every": format_duration(source.every) if source.every else None,
         f"{PREFIX}:delay": format_duration(source.delay) if source.delay else None,
     }
-    written = (f"{name}={_quote(value)}" for name, value in attributes.items() if value)
-    return folders, f"<outline {' '.join(written)}/>"
+    parts = (f"{name}={_quote(value)}" for name, value in attributes.items() if value)
+    return folders, f"<outline {' '.join(parts)}/>"
 
 
 def _folder_tags(folders: tuple[str, ...], opened: tuple[str, ...]) -> Iterator[str]:
-    """Yield the tags that lead from the open folders to those of the next source."""
+    """Yield the tags that close the open folders and open the folders of the next source."""
     pairs = enumerate(zip(folders, opened, strict=False))
     shared = next((at for at, (new, old) in pairs if new != old), min(len(folders), len(opened)))
     yield from ("</outline>" for _ in opened[shared:])

@@ -1,4 +1,4 @@
-"""Files that a call names: read, or written whole or not at all."""
+"""Files that a call names: reading them, and writing them completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,39 +19,46 @@ if TYPE_CHECKING:
 
 
 class Output(NamedTuple):
-    """The file that a call writes."""
+    """The file to which a call writes."""
 
     target: str  #: `-` for standard output
     replaces: bool  #: whether a file that exists is replaced
 
     @classmethod
-    def of(cls, call: Call) -> Self:
-        """Return the file of a call. Raises WrongCall if there is none, BadSetting and StateError.
+    def from_call(cls, call: Call) -> Self:
+        """Return the file that the call names. Raises WrongCall, BadSetting and StateError.
 
-        The state, the sources file and the blocklist file are refused: -O would replace them.
+        The state database, the sources file and the blocklist file are refused, because -O would
+        replace them.
         """
         from walsh_scrapy.state.database import files_of
 
-        given = call.arguments.output, call.arguments.overwrite_output
-        named = [name for name in given if name]
+        options_given = call.arguments.output, call.arguments.overwrite_output
+        named = [name for name in options_given if name]
         if len(named) != 1:
             raise WrongCall("name one file: -o FILE, or -O FILE to replace one that exists")
         target, options = str(named[0]), call.options
-        own = [options.sources, getattr(call.arguments, "sources", None), options.blocklist_file]
-        places = [*files_of(options.state_url), *map(Path, filter(None, own))]
+        project_files = [
+            options.sources,
+            getattr(call.arguments, "sources", None),
+            options.blocklist_file,
+        ]
+        places = [*files_of(options.state_url), *map(Path, filter(None, project_files))]
         if os.path.realpath(target) in map(os.path.realpath, places):
-            raise WrongCall(f"{target} is a file of this project; name another one")
-        return cls(target, replaces=not given[0])
+            raise WrongCall(f"{target} is a file of this project; name another file")
+        return cls(target, replaces=not options_given[0])
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open the file, or standard output for `-`.
 
-        Raises CommandError if the file exists and is not to be replaced, or cannot be written.
+        Raises CommandError if the file must not be replaced, or cannot be written.
         """
         try:
             if not self.replaces and Path(self.target).is_file():
-                raise CommandError(f"{self.target} exists already; -O replaces it")
+                raise CommandError(
+                    f"{self.target} already exists; write -O instead of -o to replace it"
+                )
             if self.target == "-":
                 with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
                     yield file
@@ -67,12 +74,12 @@ class Output(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the file for people."""
+        """The name of the file for messages."""
         return "standard output" if self.target == "-" else printable(self.target)
 
-    def say(self, what: str) -> None:
-        """Print a line about the written file on standard error."""
-        print(f"{what} written to {self.name}", file=sys.stderr)
+    def report(self, content: str) -> None:
+        """Print a line about what was written, on standard error."""
+        print(f"{content} written to {self.name}", file=sys.stderr)
 
 
 def read_file(name: str) -> bytes:
@@ -80,28 +87,31 @@ def read_file(name: str) -> bytes:
     try:
         if name == "-":
             return read_within(sys.stdin.buffer)
-        with Path(name).open("rb") as file:  # a pipe too: `--robots <(curl …)`
+        with Path(name).open("rb") as file:  # this also opens a pipe: `--robots <(curl …)`
             return read_within(file)
     except UnreadableFile as error:
         raise WrongCall(f"{name}: {error}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         if name.startswith(("http://", "https://")):
-            raise WrongCall(f"{name} is a URL, not a file; get it first, with curl") from error
-        why = getattr(error, "strerror", None) or error
-        raise WrongCall(f"{name} cannot be read: {why}") from error
+            raise WrongCall(
+                f"{name} is a URL, not a file; download it first, for example with curl"
+            ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise WrongCall(f"{name} cannot be read: {reason}") from error
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """Open a new file that replaces ``target`` when the block ends without an exception.
+    """Open a temporary file that replaces ``target`` when the block ends without an exception.
 
-    It has another name until then, so ``target`` is as it was after an exception. Its folder is
-    created, as Scrapy does it for an export; a symbolic link is followed; a target that is no
-    regular file (`/dev/null`, a pipe) is written to directly. Raises OSError.
+    The folder is created if needed, as Scrapy does for exports. A symbolic link is followed. A
+    target that is not a regular file (`/dev/null`, a pipe) is written directly. Raises OSError.
     """
     import secrets
 
-    place = Path(os.path.realpath(target))  # which does not raise for a circle of links
+    place = Path(
+        os.path.realpath(target)
+    )  # unlike Path.resolve, this does not raise for a loop of links
     if place.exists() and not place.is_file():
         with place.open("wb") as file:
             yield file

@@ -1,4 +1,4 @@
-"""``walsh hosts``: the hosts that wait, and why; release and delay (decision 31)."""
+"""``walsh hosts``: the hosts that are waiting, and why; the actions `release` and `delay`."""
 
 from __future__ import annotations
 
@@ -22,89 +22,88 @@ _LIST: Final = ViewList(
     view="readable_hosts",
     columns=("problem", "waits_until", "delay", "operator_delay", "host", "reason"),
     order_by=HOST_ORDER,
-    empty="no host waits",
+    empty="no host is waiting",
 )
-#: The condition for a host in the list: it waits, had a problem, or has a delay of yours.
+#: The condition for hosts in the list: waiting, with a problem, or with a delay by the operator.
 IS_LISTED: Final = "problem IS NOT NULL OR waits_for IS NOT NULL OR operator_delay > 0"
 
 
 def run(call: Call) -> int:
     """List the hosts that wait, end a hold, or set a delay."""
-    given = call.arguments
-    if given.action is None:
+    arguments = call.arguments
+    if arguments.action is None:
         with call.state_if_any() as state:
-            _LIST.show(state, as_json=given.json, where=IS_LISTED)
+            _LIST.show(state, as_json=arguments.json, where=IS_LISTED)
         return 0
-    host = call.options.pace_by.unit(to_url(given.host))
+    host = call.options.pace_by.unit(to_url(arguments.host))
     if not host:
-        raise WrongCall(f"{given.host!r} is not a host; write for example blog.example")
-    if given.action == "release":
-        with call.state_if_any() as known:
-            print(release(known, host, given.because))
+        raise WrongCall(f"{arguments.host!r} is not a host name, such as blog.example")
+    if arguments.action == "release":
+        with call.state_if_any() as state:
+            print(release(state, host, arguments.because))
         return 0
     from walsh_scrapy.state import State
 
-    # Caution may be added before the first crawl, so this creates a state if there is none.
+    # An operator may set a delay before the first crawl, so this creates the state database.
     with closing(State(call.options.state_url)) as state:
-        if unknown := describe_unknown_host(host, state, call.options):
-            warn(unknown)
-        print(set_delay(state, host, given.seconds, given.because or ""))
+        if warning := describe_unknown_host(host, state, call.options):
+            warn(warning)
+        print(set_delay(state, host, arguments.seconds, arguments.because or ""))
     return 0
 
 
 def release(state: State | None, host: str, reason: str) -> str:
-    """End the hold of a host, record the reason, and return a line about that.
+    """End the hold of a host, record the reason, and return a line for the operator.
 
-    ``host`` is as it is paced. Raises CommandError if it is not on hold.
+    ``host`` is a domain if `WALSH_PACE_BY` is "domain". Raises CommandError if the host is not on
+    hold.
     """
-    left = state.hosts.release(host, reason) if state else 0.0
-    if left <= 0.0:
+    remaining = state.hosts.release(host, reason) if state else 0.0
+    if remaining <= 0.0:
         waiting = state.hosts.waiting() if state else {}
-        held = [name for name, found in waiting.items() if found.hold]
-        near = difflib.get_close_matches(host, held, n=1)
-        listing = f"`{program_name()} hosts` lists the hosts that wait"
+        on_hold = [name for name, wait in waiting.items() if wait.hold]
+        near = difflib.get_close_matches(host, on_hold, n=1)
+        listing = f"`{program_name()} hosts` lists the hosts that are waiting"
         hint = f"did you mean {near[0]}?" if near else listing
         raise CommandError(f"{host} is not on hold; {hint}")
-    return printable(f"{host} may be requested again; {format_seconds(left)} of its hold were left")
+    return printable(f"ended the hold of {host}, {format_seconds(remaining)} early")
 
 
 def describe_unknown_host(host: str, state: State, options: Options) -> str:
-    """Return a warning for a host that no source has and no crawl requested; else nothing."""
+    """Return a warning if the host has no source and no recorded request; otherwise ""."""
     from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.sources.source import SourcesError
 
     if state.hosts.find(host).times != HostTimes():
         return ""
     try:
-        declared = {options.pace_by.unit(each.url) for each in load_sources(options.sources)}
+        declared = {options.pace_by.unit(source.url) for source in load_sources(options.sources)}
     except SourcesError:
         declared = set()
     if host in declared:
         return ""
     near = difflib.get_close_matches(host, declared, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return printable(
-        f"no source of {options.sources} is at {host}, and no crawl requested anything there{hint}"
-    )
+    return printable(f"{host} has no source in {options.sources}, and no request is recorded{hint}")
 
 
 def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
-    """Set or end the operator's delay of a host, and return a line about that."""
+    """Set or remove the operator's delay of a host, and return a line for the operator."""
     from walsh_scrapy.sources.loading import MAX_DELAY
 
-    every = format_seconds(state.hosts.delay(host, seconds, reason))
+    delay = format_seconds(state.hosts.delay(host, seconds, reason))
     if not seconds:
         return printable(f"removed your delay for {host}")
-    undo = f"`{program_name()} hosts delay {host} 0` ends that"
-    line = f"{host}: at most one request every {every}; {undo}"
+    undo = f"`{program_name()} hosts delay {host} 0` removes the delay"
+    line = f"{host}: at most one request every {delay}; {undo}"
     if seconds > MAX_DELAY.total_seconds():
         line += (
-            "; its robots.txt expires after a day, so with a delay of over 12 h each request may "
-            "be for robots.txt again"
+            ". A robots.txt expires after a day, so with a delay of more than 12 h each request "
+            "may be for robots.txt again"
         )
     return printable(line)
 
 
 def to_url(text: str) -> str:
-    """Return the URL of an operator's argument: a host name, or a URL."""
+    """Return the URL for an argument that is a URL or a host name."""
     return text if "://" in text else f"http://{text}"

@@ -1,4 +1,4 @@
-"""``walsh init``: a new project, with a crawler for feeds."""
+"""``walsh init``: create a project that crawls feeds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from walsh_scrapy.tools.show import print_lines
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
-#: The files of a project; each has this ending here.
+#: The files of a new project, with an additional extension.
 _TEMPLATES: Final = Path(__file__).parent / "templates" / "project"
-_ENDING: Final = ".tmpl"
-#: The mark in the settings for the name of the project.
+_EXTENSION: Final = ".tmpl"
+#: The placeholder for the name of the project.
 _NAME: Final = "@NAME@"
 
 
 def run(call: Call) -> int:
-    """Write the project, and print the commands that come next."""
+    """Create the project, and print the next steps."""
     folder = Path(call.arguments.folder)
     write_project(folder)
     settings = folder / "settings.py"
     lines = f"""\
-Created {folder}. Set WALSH_USER_AGENT and WALSH_UA_TOKEN in {settings},
-and declare your sources in {folder / "sources.toml"}. Then:
+Created {folder}. Before the first crawl:
+- set WALSH_USER_AGENT and WALSH_UA_TOKEN in {settings}
+- add the feeds that you want to {folder / "sources.toml"}
+Then:
   cd {shlex.quote(str(folder))} && scrapy crawl feeds
   {program_name()} new"""
     print_lines(lines.splitlines())
@@ -37,21 +39,21 @@ and declare your sources in {folder / "sources.toml"}. Then:
 
 
 def write_project(folder: Path) -> None:
-    """Write a new project; raise CommandError if a file cannot be written.
+    """Create a project. Raises CommandError if a file cannot be written.
 
-    Nothing is written if one of the files exists already.
+    Nothing is written if one of the files already exists.
     """
-    name_written = json.dumps(folder.resolve().name)
+    quoted_name = json.dumps(folder.resolve().name)
     files = {
-        str(file.relative_to(_TEMPLATES)).removesuffix(_ENDING): file.read_text("utf-8").replace(
-            _NAME, name_written
+        str(file.relative_to(_TEMPLATES)).removesuffix(_EXTENSION): file.read_text("utf-8").replace(
+            _NAME, quoted_name
         )
-        for file in sorted(_TEMPLATES.rglob(f"*{_ENDING}"))
+        for file in sorted(_TEMPLATES.rglob(f"*{_EXTENSION}"))
     }
     for name in files:
         if os.path.lexists(folder / name):
-            there = f"{folder / name} exists already, so nothing was written; name another folder"
-            raise CommandError(there)
+            problem = f"{folder / name} already exists; name another folder"
+            raise CommandError(problem)
     for name, text in files.items():
         path = folder / name
         try:
@@ -59,5 +61,5 @@ def write_project(folder: Path) -> None:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CommandError(f"{path} cannot be written: {why}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise CommandError(f"{path} cannot be written: {reason}") from error

@@ -1,4 +1,4 @@
-"""``walsh keys``: a new key, and the directory to publish."""
+"""``walsh keys``: create a key for signing requests, and print the key directory."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
 _DAY: Final = 86_400
-_MODE: Final = 0o600
+_FILE_MODE: Final = 0o600
 
 
 def run(call: Call) -> int:
-    """Make a key, or print the directory of keys, or its header fields."""
-    given = call.arguments
-    if given.action == "new":
-        thumbprint = write_new_key(given.file)
-        print(f"wrote {printable(given.file)} (id {thumbprint})")
+    """Create a key, or print the key directory or its header fields."""
+    arguments = call.arguments
+    if arguments.action == "new":
+        thumbprint = write_new_key(arguments.file)
+        print(f"wrote {printable(arguments.file)} (id {thumbprint})")
         return 0
-    if given.days and not given.headers:
-        raise WrongCall("--days goes with --headers")
+    if arguments.days and not arguments.headers:
+        raise WrongCall("--days needs --headers")
     options = call.options
-    names = given.files or [name for name in [options.signing_key] if name]
+    names = arguments.files or [name for name in [options.signing_key] if name]
     if not names:
         raise WrongCall(
-            f"no key given: name its file ({program_name()} keys directory key.pem), "
-            "or set WALSH_SIGNING_KEY"
+            f"no key given: name a key file ({program_name()} keys directory key.pem), or set "
+            "WALSH_SIGNING_KEY"
         )
     keys = read_keys(names)
     body = directory_body([key.public for key in keys])
-    if not given.headers:
+    if not arguments.headers:
         sys.stdout.write(body.decode("ascii"))
         return 0
     if not options.signature_agent:
-        raise WrongCall("no host given: set WALSH_SIGNATURE_AGENT to the URL of the directory")
+        raise WrongCall("set WALSH_SIGNATURE_AGENT to the URL at which you publish the directory")
     host = host_field(urlsplit(options.signature_agent).netloc)
-    lifetime = (given.days or 30) * _DAY
+    lifetime = (arguments.days or 30) * _DAY
     for name, value in directory_fields(keys, host, body, time.time(), lifetime).items():
         print(f"{name}: {value}")
     return 0
 
 
 def write_new_key(name: str) -> str:
-    """Write a new private key to a new file, for its owner only; return its thumbprint.
+    """Write a new private key to a file that only its owner can read; return the thumbprint.
 
     Raises CommandError if the file exists or cannot be written.
     """
     key, path = PrivateKey.generate(), Path(name)
     try:
-        # A file or a symbolic link that is there already is never opened.
-        with open(path, "xb", opener=partial(os.open, mode=_MODE)) as file:
+        # Mode x never opens an existing file or symbolic link.
+        with open(path, "xb", opener=partial(os.open, mode=_FILE_MODE)) as file:
             try:
                 file.write(key.pem)
                 file.flush()
@@ -72,15 +72,15 @@ def write_new_key(name: str) -> str:
                 path.unlink(missing_ok=True)
                 raise
     except FileExistsError:
-        told = f"{name} exists, and a key is never overwritten: name a new file"
-        raise CommandError(told) from None
+        problem = f"{name} already exists, and keys are never overwritten: name a new file"
+        raise CommandError(problem) from None
     except (OSError, ValueError) as error:
         raise CommandError(f"{name} cannot be written: {words_of(error)}") from None
     return key.public.thumbprint
 
 
 def read_keys(names: Iterable[str]) -> list[PrivateKey]:
-    """Return the keys in files, each once. Raises CommandError."""
+    """Read the keys in the files, without duplicates. Raises CommandError."""
     try:
         keys = [read_key(Path(name)) for name in names]
     except UnusableKey as error:

@@ -1,4 +1,4 @@
-"""``walsh lint``: lines of a robots.txt that mean nothing, or not what they seem."""
+"""``walsh lint``: mistakes in a robots.txt."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ def run(call: Call) -> int:
     """Print the findings; return 1 if one is an error."""
     files = [(name, lint(read_file(name))) for name in call.arguments.file]
     if call.arguments.json:
-        rows = ({"file": name, **asdict(finding)} for name, found in files for finding in found)
+        rows = (
+            {"file": name, **asdict(finding)} for name, findings in files for finding in findings
+        )
         print_lines(map(json.dumps, rows))
     else:
-        print_lines(line for name, found in files for line in report(name, found))
-    severities = {finding.severity for _, found in files for finding in found}
+        print_lines(line for name, findings in files for line in report(name, findings))
+    severities = {finding.severity for _, findings in files for finding in findings}
     return 1 if "error" in severities else 0
 
 
 def report(name: str, findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield a line for each finding in the file ``name``, and last their number."""
+    """Yield a line for each finding in the file ``name``, and then the number of findings."""
     for finding in findings:
         where = name if finding.line is None else f"{name}:{finding.line}"
         yield f"{where}: {finding.severity}: {finding.text}"

@@ -1,4 +1,4 @@
-"""``walsh new``: the new entries, as a list to read."""
+"""``walsh new``: the new entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIST: Final = ViewList(
     view="readable_entries",
     columns=("first_seen", "published", "source_title", "title", "url"),
     order_by="source, coalesce(published, first_seen) DESC, url",
-    empty="no crawl has found an entry yet",
+    empty="no run has found any entry yet",
 )
 
 
@@ -37,9 +37,9 @@ def run(call: Call) -> int:
 
 
 def find_last_start(state: State) -> float | None:
-    """Return when the last run that found something began, in epoch seconds; None without one.
+    """Return the start of the last run that found an entry, in epoch seconds, or None.
 
-    Entries of the future, by a wrong clock, do not count.
+    Entries with a time in the future are ignored, because the clock was wrong then.
     """
     number = state.entries.latest_run(time.time() + CLOCK_SKEW)
     run = state.runs.find(number) if number is not None else None

@@ -1,4 +1,4 @@
-"""The offer of a site for a crawl: its documents, their outcomes, and the source to declare."""
+"""What a site offers to a crawl: its documents, their outcomes, and the source to declare."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.alternates import FeedLink
     from walsh_scrapy.metadata.entries import Feed
 
-#: The advice where a page declares nothing.
+#: The advice for a page on which no feed was found.
 FEED_ADVICE: Final = (
     "open the page in a browser, look for a link named RSS, Atom or Feed, and give its URL; many "
     "sites have a feed at /feed, /feed.xml, /rss.xml, /atom.xml or /index.xml"
 )
 _NOTHING: Final = (
-    "nothing found: the page as markdown or as a feed, the feeds of its headers and its HTML head, "
-    "and /llms.txt were requested, as far as the gates allow it; nothing else of the page is read"
+    "nothing found: the page is neither a feed nor markdown, there is no usable feed in its HTTP "
+    "headers or its HTML head, and no usable /llms.txt"
 )
-_UNSURE: Final = "cannot say: those with ? may have another outcome later"
+_UNSURE: Final = "undecided: the requests with ? may have another outcome later"
 Role = Literal["page", "feed", "llms.txt"]
 Form = Literal["feed", "markdown"]
 
@@ -39,129 +39,129 @@ class Candidate:
     url: str
     role: Role
     requested: bool = False
-    outcome: str = "not requested"  #: a few words, partly those of the server
-    form: Form | None = None  #: None: nothing that a crawl could use
+    outcome: str = "not requested"  #: a few words, which may quote the server
+    form: Form | None = None  #: None if a crawl cannot use the document
     title: str | None = None
-    entries: int = 0  #: entries of a feed, links of a markdown document
+    entries: int = 0  #: the number of entries in a feed, or of links in a markdown document
     redirected_to: str | None = None
-    unsure: bool = False  #: True if a later request may have another outcome
-    link: FeedLink | None = None  #: the link of the page to a feed that it declares
+    unsure: bool = False  #: whether a later request may have another outcome
+    link: FeedLink | None = None  #: the link in the page to this feed
     entry_urls: frozenset[str | None] = frozenset()
 
     def mark_requested(self) -> bool:
-        """Mark the document as requested; return False if it was already.
+        """Mark the document as requested. Return False if it was marked before.
 
-        Several sites of one host share its llms.txt, which is requested once.
+        Several pages of one host share the llms.txt of the host, which is requested once.
         """
         first, self.requested = not self.requested, True
         if first:
-            self.end("requested, without a response", unsure=True)
+            self.set_outcome("requested, without a response", unsure=True)
         return first
 
-    def found(self, feed: Feed, form: Form, url: str) -> None:
-        """Keep the feed in the response of ``url``."""
+    def set_feed(self, feed: Feed, form: Form, url: str) -> None:
+        """Store the feed that was read from the response of ``url``."""
         self.form, self.title, self.entries = form, feed.title or self.title, len(feed.entries)
         self.entry_urls = frozenset(entry.url for entry in feed.entries)
         self.redirected_to = None if url == self.url else url
-        self.end(form)
+        self.set_outcome(form)
 
-    def end(self, outcome: str, *, unsure: bool = False) -> None:
-        """Set the outcome."""
+    def set_outcome(self, outcome: str, *, unsure: bool = False) -> None:
+        """Set the outcome of the request."""
         self.outcome, self.unsure = outcome, unsure
 
 
 @dataclass(slots=True)
 class SiteOffer:
-    """The offer of a site for one URL that an operator would like to declare."""
+    """What a site offers for one URL that an operator wants to declare."""
 
     url: str
     page: Candidate
-    llms_txt: Candidate  #: of the host; other offers may share it
-    feeds: tuple[Candidate, ...] = ()  #: the feeds that its headers and its head declare
+    llms_txt: Candidate  #: the llms.txt of the host, which other offers may share
+    feeds: tuple[Candidate, ...] = ()  #: the feeds that the page declares
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Return each candidate once, in the order in which a crawl prefers them (R9).
+        """Return the documents of the site, without duplicates, the best ones first.
 
-        If the page is a feed it is the only one. An llms.txt is for sites without a feed.
+        A page that is a feed itself is the only one. An llms.txt is for sites without a feed.
         """
-        others: tuple[Candidate, ...] = ()
+        documents: tuple[Candidate, ...] = ()
         if self.page.form != "feed":
-            others = self.feeds
+            documents = self.feeds
             if not self.has_feed:
-                others = (*self.feeds, self.page, self.llms_txt)
-        return tuple({each.url: each for each in (self.page, *others)}.values())
+                documents = (*self.feeds, self.page, self.llms_txt)
+        return tuple({document.url: document for document in (self.page, *documents)}.values())
 
     @property
     def has_feed(self) -> bool:
-        """Whether a document that the page declares as a feed is one."""
-        return any(each.form == "feed" for each in self.feeds)
+        """Whether one of the declared feeds is really a feed."""
+        return any(feed.form == "feed" for feed in self.feeds)
 
     @property
     def usable(self) -> tuple[Candidate, ...]:
-        """Return the candidates that a crawl could use, the best first; each document once."""
-        usable = (each for each in self.candidates if each.form is not None)
-        found: dict[str, Candidate] = {}
-        for each in sorted(usable, key=lambda each: each.form != "feed"):
-            found.setdefault(canonical_url(each.redirected_to or each.url), each)
-        return tuple(found.values())
+        """Return the documents that a crawl could use, without duplicates, the best ones first."""
+        usable = (candidate for candidate in self.candidates if candidate.form is not None)
+        by_url: dict[str, Candidate] = {}
+        for candidate in sorted(usable, key=lambda candidate: candidate.form != "feed"):
+            by_url.setdefault(canonical_url(candidate.redirected_to or candidate.url), candidate)
+        return tuple(by_url.values())
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """Return the documents between which the operator must choose; one if there is no choice.
+        """Return the documents between which the operator must choose, or the only one.
 
-        Feeds of comments are a choice only if there is no other feed. Feeds that have the same
-        entries, such as one feed as RSS and as Atom, are one choice.
+        Feeds of comments are left out if there is another feed. Feeds with the same entries, such
+        as one feed as RSS and as Atom, are one choice.
         """
-        feeds = [each for each in self.usable if each.form == "feed"]
-        main = [each for each in feeds if not (each.link and each.link.is_of_comments)] or feeds
-        different: dict[object, Candidate] = {}
-        for each in main:
-            different.setdefault(each.entry_urls or each.url, each)
-        return tuple(different.values()) or self.usable[:1]
+        feeds = [candidate for candidate in self.usable if candidate.form == "feed"]
+        main = [feed for feed in feeds if not (feed.link and feed.link.is_of_comments)] or feeds
+        by_entries: dict[object, Candidate] = {}
+        for feed in main:
+            by_entries.setdefault(feed.entry_urls or feed.url, feed)
+        return tuple(by_entries.values()) or self.usable[:1]
 
     @property
     def is_usable(self) -> bool | None:
-        """Return True if a crawl could use any candidate; None if that is not known now."""
+        """Return whether a crawl could use a document of the site; None if that is undecided."""
         if self.usable:
             return True
-        return None if any(each.unsure for each in self.candidates) else False
+        return None if any(candidate.unsure for candidate in self.candidates) else False
 
     @property
     def source(self) -> Source | None:
-        """Return the source to declare, or None if no candidate is usable.
+        """Return the source to declare, or None if a crawl could not use any document."""
+        return self.build_source(self.choices[0]) if self.choices else None
 
-        Its URL is that of the feed; for markdown it is the one that the operator gave. A crawl
-        finds the best document from there, and a better one if the site offers it later.
+    def build_source(self, candidate: Candidate) -> Source:
+        """Return the source to declare for a document.
+
+        For markdown, the source has the URL that the operator gave. A crawl finds the best document
+        from there, also a better one that the site offers later.
         """
-        return self.source_of(self.choices[0]) if self.choices else None
-
-    def source_of(self, candidate: Candidate) -> Source:
-        """Return the source to declare for the best document, or for a feed."""
         if candidate.form == "feed":
             return Source(candidate.url, "feed", candidate.title)
         return Source(self.url, "llms", candidate.title)
 
 
 def offers_for(urls: Iterable[str]) -> tuple[SiteOffer, ...]:
-    """Return an offer, with nothing requested yet, for each different URL.
+    """Return an offer for each different URL, with nothing requested yet.
 
     Raises WrongCall for a URL that cannot be declared.
     """
     llms_txts: dict[str, Candidate] = {}
     try:
-        addresses = dict.fromkeys(target_url(url) for url in urls)
+        targets = dict.fromkeys(target_url(url) for url in urls)
     except SourcesError as error:
         raise WrongCall(str(error)) from error
-    return tuple(_offer(url, llms_txts) for url in addresses)
+    return tuple(_build_offer(url, llms_txts) for url in targets)
 
 
-def _offer(url: str, llms_txts: dict[str, Candidate]) -> SiteOffer:
-    *_, address = declared_urls(Source(url, "llms"))
+def _build_offer(url: str, llms_txts: dict[str, Candidate]) -> SiteOffer:
+    *_, llms_txt_url = declared_urls(Source(url, "llms"))
     is_llms_txt = is_llmstxt(url)
     if is_llms_txt:
-        address = url
-    llms_txt = llms_txts.setdefault(address, Candidate(address, "llms.txt"))
+        llms_txt_url = url
+    llms_txt = llms_txts.setdefault(llms_txt_url, Candidate(llms_txt_url, "llms.txt"))
     return SiteOffer(url, llms_txt if is_llms_txt else Candidate(url, "page"), llms_txt)
 
 
@@ -169,27 +169,27 @@ def _offer(url: str, llms_txts: dict[str, Candidate]) -> SiteOffer:
 
 
 def report_lines(offers: Iterable[SiteOffer]) -> Iterator[str]:
-    """Yield the sources to declare as TOML, and the requests for them as comments.
+    """Yield the sources to declare as TOML, and the outcome of each request as a comment.
 
-    Where two URLs lead to the same document, only the first is a source; the other is a comment.
+    If two URLs lead to the same document, the second source is a comment.
     """
     declared: dict[str, str] = {}
     for number, offer in enumerate(offers):
         if number:
             yield ""
-        for each in offer.candidates:
-            yield comment(f"{each.role:<10}{_outcome(each)}")
+        for candidate in offer.candidates:
+            yield comment(f"{candidate.role:<10}{_describe_outcome(candidate)}")
         if offer.source is None:
             yield comment(_UNSURE if offer.is_usable is None else _NOTHING)
             if offer.is_usable is False:
-                yield comment(f"try this: {FEED_ADVICE}")
+                yield comment(f"advice: {FEED_ADVICE}")
         elif (first := declared.setdefault(offer.choices[0].url, offer.url)) != offer.url:
-            yield comment(f"the same as {first}, so declare one of them:")
+            yield comment(f"the same document as {first}; declare only one of them:")
             yield from map(comment, source_table(offer.source))
         else:
             yield from source_table(offer.source)
-        for why, source in _alternatives(offer):
-            yield from map(comment, (why, *source_table(source)))
+        for reason, source in _alternatives(offer):
+            yield from map(comment, (reason, *source_table(source)))
 
 
 def as_dict(offer: SiteOffer) -> dict[str, Any]:
@@ -201,55 +201,58 @@ def as_dict(offer: SiteOffer) -> dict[str, Any]:
         "source": source and {name: getattr(source, name) for name in ("url", "kind", "name")},
         "documents": [
             {
-                "role": each.role,
-                "url": each.url,
-                "requested": each.requested,
-                "form": each.form,
-                "type": each.link.media_type if each.link else None,
-                "title": each.title,
-                "entries": each.entries,
-                "redirected_to": each.redirected_to,
-                "came": each.outcome,
+                "role": candidate.role,
+                "url": candidate.url,
+                "requested": candidate.requested,
+                "form": candidate.form,
+                "type": candidate.link.media_type if candidate.link else None,
+                "title": candidate.title,
+                "entries": candidate.entries,
+                "redirected_to": candidate.redirected_to,
+                "came": candidate.outcome,
             }
-            for each in offer.candidates
+            for candidate in offer.candidates
         ],
     }
 
 
 def _alternatives(offer: SiteOffer) -> Iterator[tuple[str, Source]]:
-    """Yield other sources that could be declared instead, each after a line with the reason."""
-    for each in offer.usable:
-        if each is offer.choices[0]:
+    """Yield the other sources that could be declared, each with a line to print before it."""
+    for candidate in offer.usable:
+        if candidate is offer.choices[0]:
             continue
-        if each.form == "feed":
-            why = f"or this feed, which the page declares too, {_kind_of(each)}:"
-            yield why, offer.source_of(each)
+        if candidate.form == "feed":
+            line = f"or this feed ({_describe_type(candidate)}), which the page declares too:"
+            yield line, offer.build_source(candidate)
         else:
-            yield f"or this instead, its {each.role}:", Source(each.url, "llms", each.title)
+            yield (
+                f"or the {candidate.role} instead:",
+                Source(candidate.url, "llms", candidate.title),
+            )
 
 
-def _kind_of(candidate: Candidate) -> str:
-    """Return the media type that a page declares for a feed, and whether it is of comments."""
+def _describe_type(candidate: Candidate) -> str:
+    """Return the media type of a feed as the page declares it, and whether it has comments."""
     link = candidate.link
     if link is None:
         return "a feed"
     return f"{link.media_type}, of comments" if link.is_of_comments else link.media_type
 
 
-def _outcome(candidate: Candidate) -> str:
+def _describe_outcome(candidate: Candidate) -> str:
     mark = "? " if candidate.unsure else ""
-    kind = f"{_kind_of(candidate)}: " if candidate.link else ""
+    kind = f"{_describe_type(candidate)}: " if candidate.link else ""
     parts = [kind + candidate.outcome]
     if candidate.form:
         nouns = ("entry", "entries") if candidate.form == "feed" else ("link", "links")
         parts.append(toml_string(candidate.title) if candidate.title else "without a title")
         parts.append(count_of(candidate.entries, *nouns))
-    where = f" (by redirect, at {candidate.redirected_to})" if candidate.redirected_to else ""
-    return f"{mark}{candidate.url}: {', '.join(parts)}{where}"
+    target = f" (redirected to {candidate.redirected_to})" if candidate.redirected_to else ""
+    return f"{mark}{candidate.url}: {', '.join(parts)}{target}"
 
 
 def source_table(source: Source) -> Iterator[str]:
-    """Yield a source as a table of ``sources.toml``; kind "feed" is the default there."""
+    """Yield the lines of a table in ``sources.toml``, without the default kind "feed"."""
     yield "[[source]]"
     yield f"url = {toml_string(source.url)}"
     if source.kind != "feed":
@@ -261,11 +264,11 @@ def source_table(source: Source) -> Iterator[str]:
 def toml_string(text: str) -> str:
     r"""Return a text as a TOML basic string that is safe for a terminal.
 
-    Control characters and direction marks are written as `\u009b`. A lone surrogate, which no TOML
-    file can hold, becomes a replacement character.
+    Control characters and direction marks are written as `\u009b`. Lone surrogates, which are not
+    allowed in TOML, become replacement characters.
     """
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "".join(map(_escape, json.dumps(whole, ensure_ascii=False)))
+    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(map(_escape, json.dumps(valid, ensure_ascii=False)))
 
 
 def comment(line: str) -> str:
@@ -278,32 +281,34 @@ def _escape(character: str) -> str:
 
 
 def choose(offer: SiteOffer) -> tuple[Source | None, list[str]]:
-    """Return the source that an offer stands for, and lines for the operator.
+    """Return the source to add for an offer, and lines for the operator.
 
-    A feed is itself. Any other page stands for the one feed that it declares, feeds of comments
-    apart, or else for its markdown or its llms.txt. Where it declares several feeds, the operator
-    must choose; there is no source then, and the lines explain that.
+    There is no source if the page declares several feeds, because the operator must choose one of
+    them, or if nothing was found. The lines then say so.
     """
     choices = offer.choices
-    requested = [each for each in offer.candidates if each.requested]
+    requested = [candidate for candidate in offer.candidates if candidate.requested]
     if len(choices) > 1:
-        head = f"{offer.url} declares several feeds; give the URL of one to add it:"
-        return None, [head, *_listed(offer.feeds)]
-    unsure = any(each.unsure for each in offer.feeds) and not offer.has_feed
+        head = f"{offer.url} declares several feeds; call this again with the URL of one of them:"
+        return None, [head, *_list_outcomes(offer.feeds)]
+    unsure = any(feed.unsure for feed in offer.feeds) and not offer.has_feed
     if choices and not unsure:
-        others = [each for each in offer.feeds if each not in choices]
-        head = f"{offer.url} declares these feeds too, which were not added:"
-        source = offer.source_of(choices[0])
-        # Every format can hold a name of one line.
+        skipped = [feed for feed in offer.feeds if feed not in choices]
+        head = f"{offer.url} declares more feeds, which were not added:"
+        source = offer.build_source(choices[0])
+        # Every format of a sources file allows a name of one line.
         name = " ".join(printable(source.name or "").split()) or None
-        return replace(source, name=name), [head, *_listed(others)] if others else []
+        return replace(source, name=name), [head, *_list_outcomes(skipped)] if skipped else []
     if unsure or offer.is_usable is None:
-        return None, [f"{offer.url}: no answer yet", *_listed(requested)]
+        return None, [
+            f"{offer.url}: undecided, because a request failed or was deferred; try again later",
+            *_list_outcomes(requested),
+        ]
     return None, [
-        f"{offer.url}: nothing to declare was found there; {FEED_ADVICE}",
-        *_listed(requested),
+        f"{offer.url}: no feed was found; {FEED_ADVICE}",
+        *_list_outcomes(requested),
     ]
 
 
-def _listed(candidates: Iterable[Candidate]) -> list[str]:
-    return [f"  {_outcome(each)}" for each in candidates]
+def _list_outcomes(candidates: Iterable[Candidate]) -> list[str]:
+    return [f"  {_describe_outcome(candidate)}" for candidate in candidates]

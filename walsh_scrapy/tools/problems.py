@@ -1,4 +1,4 @@
-"""Problems that no database knows, as rows with the columns of `readable_problems`."""
+"""Problems outside of the state database, as rows like those of the view `readable_problems`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS: Final = ("subject", "since", "advice", "command")
 
 
 def problem_row(severity: str, problem: str, **columns: str) -> dict[str, Any]:
-    """Return a row like those of the view; columns that are not given are None."""
+    """Return a row of `readable_problems`; columns without a value are None."""
     rank = 0 if severity == "critical" else 1
     row = {"severity": severity, "problem": problem, "rank": rank}
     return dict.fromkeys(_COLUMNS) | row | columns
@@ -26,10 +26,10 @@ def problem_row(severity: str, problem: str, **columns: str) -> dict[str, Any]:
 def check_sources_file(
     state: State | None, name: str, *, is_needed: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the error of a sources file.
+    """Yield a row if the sources file cannot be read.
 
-    A file that the last crawl has read as it is now is not read again. Unless the file is needed,
-    it may be missing: the spiders of a project may declare their sources themselves.
+    A file that has not changed since the last crawl is not read again. If the file is not needed,
+    it may be missing, because the spiders of a project may declare their sources themselves.
     """
     file = Path(name)
     if not is_needed and not file.exists():

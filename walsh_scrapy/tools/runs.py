@@ -1,4 +1,4 @@
-"""``walsh runs``: the crawls and other runs, how each ended, and which are at work."""
+"""``walsh runs``: the runs, and how each of them ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rows of a view: a table at a terminal, tab-separated in a pipe, or one JSON object per line.
+"""Printing rows: a table at a terminal, tab-separated values in a pipe, or JSON lines.
 
-Texts in the rows may be those of strangers. The lines of a terminal and of a pipe have no control
-characters; JSON has only ASCII.
+The rows may quote sites and files. So control characters are escaped in a table and in a pipe, and
+JSON has only ASCII.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state import State
 
-#: Terminal cells of a line; the last column may be longer, because no URL is cut.
+#: The width of a table in terminal cells. The last column may be wider, because URLs are not cut.
 MAX_WIDTH: Final = 100
-#: Cells that are kept for the last column if it needs them, while others are cut to MIN_WIDTH.
+#: Other columns are cut, down to _MIN_WIDTH, until the last column has this width if it needs it.
 _LAST_WIDTH: Final = 20
-#: Cells of a column that are only cut at a narrow terminal: the length of a time.
+#: The width to which columns are cut first, which is the length of a time.
 _MIN_WIDTH: Final = 16
-#: Rows that are measured, so that a list of any length needs no memory; others are cut to fit.
+#: The number of rows that set the widths of the columns, so that a long list needs no memory.
 _MEASURED_ROWS: Final = 1000
-#: Terminal cells that aligned cells are padded to at most.
+#: The maximum width to which `align` pads a column.
 _MAX_PADDING: Final = 60
 _GAP: Final = "  "
 _YELLOW: Final = "\x1b[33m"
 _RED: Final = "\x1b[31m"
 _RESET: Final = "\x1b[0m"
-#: Problems that nobody has to act on at once; all others are red.
-_MILD: Final = frozenset(
+#: Problems that can wait, and are yellow; all others are red.
+_MILD_PROBLEMS: Final = frozenset(
     {"warning", "refused", "denied", "moved", "resent", "hold", "unreachable", "server errors"}
 )
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
 _ONE_LINE: Final = str.maketrans("\t\r\n", "   ")
-#: Columns with commands to copy, which views write as `walsh COMMAND`.
-_WITH_COMMANDS: Final = ("advice", "command")
+#: Columns with commands to copy, which have the name `walsh` in the views.
+_COMMAND_COLUMNS: Final = ("advice", "command")
 
 
 def show(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str
 ) -> None:
-    """Print rows in the way that suits standard output; JSON has every column of a row.
+    """Print rows as a table at a terminal, as tab-separated values in a pipe, or as JSON.
 
-    ``columns`` are those of a table and of a pipe. ``empty`` is the sentence for no rows: a pipe
-    gets it on standard error, and JSON not at all.
+    A table and a pipe have the ``columns``; JSON has every column of the rows. If there are no
+    rows, the sentence ``empty`` is printed instead, in a pipe on standard error, and not for JSON.
     """
-    named_rows = map(_name_row, rows)
+    named_rows = map(_name_program_in, rows)
     if as_json:
         for row in named_rows:
             print(json.dumps(row))
         return
     if sys.stdout.isatty():
-        lines = _table(named_rows, columns)
+        lines = _format_table(named_rows, columns)
     else:
-        lines = _tab_separated(named_rows, columns)
+        lines = _format_tabs(named_rows, columns)
         print("\t".join(columns))
     is_empty = True
     for line in lines:
@@ -75,14 +75,14 @@ def show(
 
 
 def show_facts(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> None:
-    """Print columns of one row below the headings of their groups; no value is cut.
+    """Print the columns of one row in groups with a heading, without cutting a value.
 
-    A value that is missing, no or 0 has no line.
+    Values that are missing, False or 0 are left out.
     """
-    named_row = _name_row(row)
+    named_row = _name_program_in(row)
     width = max(len(name) for names in groups.values() for name in names)
     for heading, names in groups.items():
-        cells = {name: _readable(named_row[name]) for name in names if named_row[name]}
+        cells = {name: _format_readable(named_row[name]) for name in names if named_row[name]}
         if cells:
             print(heading)
         for name, cell in cells.items():
@@ -90,12 +90,12 @@ def show_facts(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> N
 
 
 class ViewList(NamedTuple):
-    """A view of the state as a command lists it."""
+    """A list that a command prints: a view of the state database, with columns and an order."""
 
     view: str
-    columns: Sequence[str]  #: of a table and of a pipe
+    columns: Sequence[str]  #: the columns of a table and of a pipe
     order_by: str
-    empty: str  #: the sentence for no rows
+    empty: str  #: the sentence if there are no rows
 
     def show(
         self,
@@ -105,12 +105,12 @@ class ViewList(NamedTuple):
         where: str = "",
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        """Print the rows that match a condition in SQL; none if there is no state."""
+        """Print the rows that match a condition in SQL; none without a state database."""
         if state is None:
-            empty = "there is no state yet, or crawls have another WALSH_STATE_URL"
+            empty = "no crawl has run yet, or WALSH_STATE_URL names another database"
             show((), self.columns, as_json=as_json, empty=empty)
             return
-        # A few columns of a million rows are read much faster than all of them.
+        # For a million rows, reading a few columns is much faster than reading all.
         columns = "*" if as_json else ", ".join(self.columns)
         rows = state.rows(
             self.view, columns=columns, where=where, order_by=self.order_by, params=params
@@ -119,71 +119,74 @@ class ViewList(NamedTuple):
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output, each safe for a terminal."""
+    """Print lines, with control characters escaped."""
     for line in lines:
         print(printable(line))
 
 
 def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each row, with the cells of a column aligned, and made printable.
+    """Yield a line for each row, with aligned columns, and with control characters escaped.
 
-    Nothing is cut, so a very long cell moves the rest of its line to the right.
+    Nothing is cut: a very long cell moves the rest of its line to the right.
     """
-    printed = [[printable(cell) for cell in row] for row in rows]
-    columns = zip(*printed, strict=True)
+    printable_rows = [[printable(cell) for cell in row] for row in rows]
+    columns = zip(*printable_rows, strict=True)
     widths = [min(max(map(cell_len, cells)), _MAX_PADDING) for cells in columns]
-    for row in printed:
+    for row in printable_rows:
         cells = zip(row, widths, strict=True)
         padded = [cell + " " * (width - cell_len(cell)) for cell, width in cells]
         yield _GAP.join(padded).rstrip()
 
 
 def name_program(text: str) -> str:
-    """Return a text with its commands, `walsh COMMAND`, as they have to be called here."""
+    """Replace `walsh` in commands by the name under which the program was called."""
     return re.sub(r"\bwalsh (?=[a-z])", f"{program_name()} ", text)
 
 
 def to_the_minute(text: str) -> str:
-    """Return a text with its RFC 3339 times as people read them: `2026-05-23 06:00`."""
+    """Replace RFC 3339 times in a text by times such as `2026-05-23 06:00`."""
     return _TIME.sub(r"\1 \2", text)
 
 
-def _name_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row with its commands as they have to be called here."""
+def _name_program_in(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row with the name under which the program was called in its commands."""
     named_row = dict(row)
-    for column in _WITH_COMMANDS:
+    for column in _COMMAND_COLUMNS:
         if named_row.get(column):
             named_row[column] = name_program(row[column])
     return named_row
 
 
-def _tab_separated(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+def _format_tabs(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
     for row in rows:
-        yield "\t".join(_cell(row[column]) for column in columns)
+        yield "\t".join(_format_cell(row[column]) for column in columns)
 
 
-def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
-    """Yield aligned lines of at most `MAX_WIDTH` cells, and of the terminal's if it is narrower."""
+def _format_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """Yield aligned lines that fit the terminal, and are at most `MAX_WIDTH` cells wide."""
     remaining = iter(rows)
-    first = list(islice(remaining, _MEASURED_ROWS))
-    if not first:
+    first_rows = list(islice(remaining, _MEASURED_ROWS))
+    if not first_rows:
         return
     headings = [_heading(column) for column in columns]
-    measured = [headings, *([_readable(row[column]) for column in columns] for row in first)]
+    measured = [
+        headings,
+        *([_format_readable(row[column]) for column in columns] for row in first_rows),
+    ]
     widths = [max(map(cell_len, cells)) for cells in zip(*measured, strict=True)]
-    _fit(widths, [place for place, name in enumerate(columns[:-1]) if name != "command"])
+    _fit_widths(widths, [place for place, name in enumerate(columns[:-1]) if name != "command"])
     has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    yield _line(headings, widths)
-    for row in chain(first, remaining):
-        line = _line([_readable(row[column]) for column in columns], widths)
+    yield _format_line(headings, widths)
+    for row in chain(first_rows, remaining):
+        line = _format_line([_format_readable(row[column]) for column in columns], widths)
         problem = row.get("severity") or row.get("problem")
         if problem and has_colours:
-            line = f"{_YELLOW if problem in _MILD else _RED}{line}{_RESET}"
+            line = f"{_YELLOW if problem in _MILD_PROBLEMS else _RED}{line}{_RESET}"
         yield line
 
 
-def _fit(widths: list[int], cut_columns: Sequence[int]) -> None:
-    """Make the widest of ``cut_columns`` narrower, so that a line fits."""
+def _fit_widths(widths: list[int], cut_columns: Sequence[int]) -> None:
+    """Make the widest of ``cut_columns`` narrower until a line fits."""
     space = min(MAX_WIDTH, shutil.get_terminal_size().columns) - len(_GAP) * (len(widths) - 1)
     for last_width, min_width in ((min(widths[-1], _LAST_WIDTH), _MIN_WIDTH), (0, 1)):
         while sum(widths[:-1]) + last_width > space:
@@ -193,14 +196,14 @@ def _fit(widths: list[int], cut_columns: Sequence[int]) -> None:
             widths[widest] -= 1
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _format_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     *middle, last = cells
-    cut = [_cut(cell, width) for cell, width in zip(middle, widths, strict=False)]
-    return _GAP.join([*cut, last]).rstrip()
+    cut_cells = [_cut(cell, width) for cell, width in zip(middle, widths, strict=False)]
+    return _GAP.join([*cut_cells, last]).rstrip()
 
 
 def _cut(cell: str, width: int) -> str:
-    """Return a cell in exactly ``width`` terminal cells, with an ellipsis where it was cut."""
+    """Pad or cut a text to ``width`` terminal cells, with an ellipsis if it was cut."""
     if cell_len(cell) > width:
         cell = set_cell_size(cell, width - 1) + "…"
     return set_cell_size(cell, width)
@@ -210,15 +213,15 @@ def _heading(column: str) -> str:
     return column.replace("_", " ")
 
 
-def _readable(value: Any) -> str:  # noqa: ANN401 - of any column
-    """Return a value for people: times to the minute, and seconds as a duration."""
+def _format_readable(value: Any) -> str:  # noqa: ANN401 - columns have any type
+    """Format a value for people: times to the minute, and seconds as a duration."""
     if isinstance(value, float):
         return format_seconds(value)
-    return to_the_minute(_cell(value))
+    return to_the_minute(_format_cell(value))
 
 
-def _cell(value: Any) -> str:  # noqa: ANN401 - of any column
-    """Return a value on one line; an empty text if there is none."""
+def _format_cell(value: Any) -> str:  # noqa: ANN401 - columns have any type
+    """Format a value on one line; a missing value is an empty text."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""``walsh sources``: the last visit and the next one of each source."""
+"""``walsh sources``: the sources, with their last and next visits; and the actions on them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _LIST: Final = ViewList(
     view="readable_sources",
     columns=("problem", "next_visit", "since", "entries", "outcome", "url"),
     order_by="rank, coalesce(due_at, ''), url",
-    empty="no source is listed",
+    empty="there are no sources",
 )
-#: The condition of each option; an option with a length of time compares with a moment.
+#: The condition in SQL for each option. `:stale` is a moment: now, less the duration of the option.
 _CONDITIONS: Final = {
     "due": "is_due",
     "failing": "problem IN ('gone', 'failing', 'refused', 'denied')",
     "stale": "coalesce(newest_entry_at, first_visited_at) < :stale",
 }
-_FAILING_FOR: Final = "failing_since <= :failing"
-#: The sentence for no rows, by the option that none matched.
+_FAILING_SINCE: Final = "failing_since <= :failing"
+#: The sentence for each option if no row matches it.
 _NONE_MATCH: Final = {
     "due": "no source is due",
-    "failing": "no source is failing, denied or gone",
-    "stale": "every source has newer entries",
+    "failing": "no source is failing, refused, denied or gone",
+    "stale": "every source has a newer entry",
 }
-#: The columns of one source by group. Those of its host are in the view of hosts.
-_OF_HOST: Final = ("waits_for", "waits_until", "reason")
+#: The columns for one source by group. The columns in _HOST_COLUMNS are in the view of hosts.
+_HOST_COLUMNS: Final = ("waits_for", "waits_until", "reason")
 _FACTS: Final = {
     "Source": (
         *("url", "name", "kind", "tags", "folder", "page", "is_declared"),
@@ -58,47 +58,49 @@ _FACTS: Final = {
         *("onward_to", "onward_since"),
     ),
     "Validators": ("validator_url", "etag", "last_modified", "resent"),
-    "Host": ("host", "delay", "hold_until", *_OF_HOST),
+    "Host": ("host", "delay", "hold_until", *_HOST_COLUMNS),
 }
 
 
 def run(call: Call) -> int:
-    """List the sources, or do the action."""
-    given = call.arguments
-    listing = [name for name in (*_CONDITIONS, "all") if getattr(given, name) not in (False, None)]
-    if given.action and listing:
-        raise WrongCall(f"--{listing[0]} belongs to the list, not to `{given.action}`")
-    if given.json and given.action not in (None, "show"):
-        raise WrongCall(f"--json belongs to the list and to `show`, not to `{given.action}`")
+    """List the sources, or run an action."""
+    arguments = call.arguments
+    listing = [
+        name for name in (*_CONDITIONS, "all") if getattr(arguments, name) not in (False, None)
+    ]
+    if arguments.action and listing:
+        raise WrongCall(f"--{listing[0]} cannot be used with `{arguments.action}`")
+    if arguments.json and arguments.action not in (None, "show"):
+        raise WrongCall(f"--json cannot be used with `{arguments.action}`")
     actions = {"show": _show, "resume": _resume, "sync": _sync, None: _list}
-    return actions[given.action](call)
+    return actions[arguments.action](call)
 
 
 def _list(call: Call) -> int:
-    given, now = call.arguments, time.time()
-    conditions = [] if given.all else ["is_declared"]
+    arguments, now = call.arguments, time.time()
+    conditions = [] if arguments.all else ["is_declared"]
     params = {}
     empty = _LIST.empty
     for name, condition in _CONDITIONS.items():
-        value = getattr(given, name)
+        value = getattr(arguments, name)
         if value is None or value is False:
             continue
         conditions.append(condition)
         empty = _NONE_MATCH[name]
         if name != "due":
             params[name] = rfc3339(now - value)
-    if given.failing:
-        conditions.append(_FAILING_FOR)
+    if arguments.failing:
+        conditions.append(_FAILING_SINCE)
     else:
         params.pop("failing", None)
     with _synced_state(call) as state:
         sources = _LIST._replace(empty=empty)
-        sources.show(state, as_json=given.json, where=" AND ".join(conditions), params=params)
+        sources.show(state, as_json=arguments.json, where=" AND ".join(conditions), params=params)
     return 0
 
 
 def _show(call: Call) -> int:
-    """Print all facts of the sources that the URLs mean."""
+    """Print everything about the sources that the URLs mean."""
     with _synced_state(call) as state:
         rows = {row["url"]: row for url in call.arguments.urls for row in _find_rows(state, url)}
         if call.arguments.json:
@@ -108,7 +110,7 @@ def _show(call: Call) -> int:
             params = {"host": row["host"]}
             hosts = state.rows("readable_hosts", where="host = :host", params=params)
             host = next(hosts, {})
-            facts = row | {name: host.get(name) for name in _OF_HOST}
+            facts = row | {name: host.get(name) for name in _HOST_COLUMNS}
             facts["resent"] = row["resent"] or None
             for name, same in (("detail", "outcome"), ("due_at", "next_visit")):
                 if facts[name] == facts[same]:
@@ -118,29 +120,29 @@ def _show(call: Call) -> int:
 
 
 def _resume(call: Call) -> int:
-    """Resume each URL; return 1 if one of them is not a source, else 0."""
+    """Resume the source of each URL; return 1 if a URL is not a source."""
     status = 0
     with _synced_state(call) as state:
-        for name in call.arguments.urls:
+        for url in call.arguments.urls:
             try:
-                rows = _find_rows(state, name)
+                rows = _find_rows(state, url)
             except UnknownSource as error:
                 warn(str(error))
                 status = 1
                 continue
             for row in rows:
                 is_resumed = resume(state, row["url"])
-                outcome = "its failures are counted from 0" if is_resumed else "it was not failing"
+                outcome = "its failures are forgotten" if is_resumed else "it was not failing"
                 (resumed,) = _find_rows(state, row["url"])
                 print_lines([f"{row['url']}: {outcome}; next visit: {resumed['next_visit']}"])
     return status
 
 
 def resume(state: State, url: str) -> bool:
-    """Make a source due that is gone or failing; return False for any other, which stays as it is.
+    """Make a source due if it is gone or failing, and return whether it was.
 
-    The next visit reads any source as a whole, and requests the llms.txt too, where it is declared
-    and where it moved. The source may be an llms.txt itself.
+    Also forgets the validators of the source, and what is known about the llms.txt of a page, also
+    where the page has moved, so that the next visit fetches the complete documents.
     """
     record = state.sources.find(url)
     if record is None:
@@ -152,7 +154,7 @@ def resume(state: State, url: str) -> bool:
 
 
 def _find_rows(state: State, url: str) -> list[dict[str, Any]]:
-    """Return the sources that a URL means, in any spelling. Raises UnknownSource."""
+    """Return the rows of the sources that a URL means. Raises UnknownSource."""
     rows = list(state.rows("readable_sources", where="url = :url", params={"url": url}))
     if not rows:
         for spelling in find_sources(url, state.sources.known_urls()):
@@ -162,7 +164,7 @@ def _find_rows(state: State, url: str) -> list[dict[str, Any]]:
 
 
 def _sync(call: Call) -> int:
-    """Bring the state up to date with the sources file, and print the changes."""
+    """Load the sources file into the state database, and print the changes."""
     from walsh_scrapy.state import State
 
     file = call.sources_file
@@ -181,10 +183,10 @@ def _sync(call: Call) -> int:
 
 @contextmanager
 def _synced_state(call: Call) -> Iterator[State]:
-    """Open the state, with the sources of the file as it is now.
+    """Open the state database, after loading the sources file into it.
 
-    Without a state it is one in memory, and nothing is created. One that may only be read stays as
-    it is, with a warning if the file has changed since.
+    If there is no state database, one in memory is used, so that no file is created. If the
+    database is read-only, a warning is printed unless it has the present sources file.
     """
     from walsh_scrapy.state import State, StateError
 
@@ -195,7 +197,7 @@ def _synced_state(call: Call) -> Iterator[State]:
                 state.sync(file, time.time(), tell=tell)
             except StateError:
                 if not state.has_read(file):
-                    warn(f"{file} has changed since the last crawl, and the state may only be read")
+                    warn(f"{file} has changed and is not loaded: the state database is read-only")
             yield state
             return
     with closing(State("sqlite://")) as state:

@@ -1,4 +1,4 @@
-"""The sources file: which source a URL means, and sources added at its end."""
+"""Finding the sources that a URL means, and adding sources to the sources file."""
 
 from __future__ import annotations
 
@@ -20,38 +20,42 @@ if TYPE_CHECKING:
 
 
 class UnknownSource(CommandError):
-    """A URL is not that of any source; the message is one line and suggests the nearest."""
+    """No source has this URL; the message suggests the most similar one."""
 
 
-def find_sources(url: str, known: Collection[str]) -> list[str]:
-    """Return the known URLs that ``url`` means: itself, or all with the same canonical URL.
+def find_sources(url: str, sources: Collection[str]) -> list[str]:
+    """Return ``url`` if it is the URL of a source, or else all with the same canonical URL.
 
     Raises UnknownSource if there is none.
     """
-    if url in known:
+    if url in sources:
         return [url]
     canonical = canonical_url(url)
-    if same := [each for each in known if canonical_url(each) == canonical]:
+    if same := [source for source in sources if canonical_url(source) == canonical]:
         return same
-    near = nearest(url, known)
-    hint = f"; did you mean {near}?" if near else f"; `{program_name()} sources --all` lists all"
-    raise UnknownSource(f"{url} is not a source, declared or in the state{hint}")
+    near = nearest(url, sources)
+    hint = (
+        f"; did you mean {near}?"
+        if near
+        else f"; `{program_name()} sources --all` lists all sources"
+    )
+    raise UnknownSource(f"{url} is not a source{hint}")
 
 
-def nearest(url: str, known: Collection[str]) -> str | None:
-    """Return the known URL most similar to ``url``, by host first; None if no host is similar."""
+def nearest(url: str, sources: Collection[str]) -> str | None:
+    """Return the most similar URL on the most similar host; None if no host is similar."""
     hosts: dict[str, list[str]] = {}
-    for each in known:
-        hosts.setdefault(host_of(each), []).append(each)
+    for source in sources:
+        hosts.setdefault(host_of(source), []).append(source)
     for near in difflib.get_close_matches(host_of(url), hosts, n=1):
         return difflib.get_close_matches(url, hosts[near], n=1, cutoff=0.0)[0]
     return None
 
 
 class SourcesFile:
-    """The sources file: sources are added at its end, and all else in it stays as it is.
+    """A sources file, at the end of which sources are added.
 
-    Methods raise SourcesError for a file that cannot be read, CommandError for one that cannot be
+    The methods raise SourcesError if the file cannot be read, and CommandError if it cannot be
     written.
     """
 
@@ -59,22 +63,22 @@ class SourcesFile:
         self._file = Path(file)
 
     def undeclared(self, urls: Iterable[str]) -> list[str]:
-        """Return the URLs that the file does not declare in any spelling, each once.
+        """Return the URLs that the file does not declare in any spelling, without duplicates.
 
-        A file that is not there declares none.
+        A missing file declares nothing.
         """
-        known = {canonical_url(each.source.url) for each in self._declared(self._body)}
+        declared = {canonical_url(placed.source.url) for placed in self._parse(self._body)}
         new: dict[str, str] = {}
         for url in urls:
-            if canonical_url(url) not in known:
+            if canonical_url(url) not in declared:
                 new.setdefault(canonical_url(url), url)
         return list(new.values())
 
     def add(self, sources: Sequence[Source]) -> Iterator[str]:
-        """Declare sources, at the end of the file; it is made if there is none.
+        """Append sources to the file, which is created if needed; yield a line for each source.
 
-        Declared ones stay as they are. Yields a line for each. Raises CommandError for a file of a
-        format that is only read: it has the lines to add.
+        Sources that the file declares already are skipped. Raises CommandError for a file that is
+        not .toml or .txt; the message then has the sources to add by hand.
         """
         by_url = {source.url: source for source in sources}
         new = [by_url[url] for url in self.undeclared(by_url)]
@@ -91,48 +95,48 @@ class SourcesFile:
     def _body(self) -> bytes:
         if not self._file.exists():
             return b""
-        with open_sources(self._file) as opened:
-            return opened.read()
+        with open_sources(self._file) as file:
+            return file.read()
 
-    def _declared(self, body: bytes) -> list[PlacedSource]:
-        """Return the declarations of the file with this body."""
+    def _parse(self, body: bytes) -> list[PlacedSource]:
+        """Return the declarations in a file with this body."""
         return list(parse_declarations(self._file, BytesIO(body), []))
 
     @property
-    def _ending(self) -> str:
+    def _extension(self) -> str:
         return self._file.suffix.lower()
 
     def _append(self, sources: Sequence[Source]) -> None:
-        """Write sources behind all that is in the file, which stays to the byte."""
+        """Write sources at the end of the file, without changing a byte before them."""
         file, body = self._file, self._body
-        pages = [each.url for each in sources if each.kind != "feed"]
-        if pages and self._ending == ".txt":
+        pages = [source.url for source in sources if source.kind != "feed"]
+        if pages and self._extension == ".txt":
             raise CommandError(
-                f"{file}: a list of URLs declares feeds, and {pages[0]} is of kind 'llms'; use a "
-                ".toml file"
+                f"{file}: a .txt file can only have feeds, but {pages[0]} has the kind 'llms'; use "
+                "a .toml file"
             )
-        if self._ending not in (".toml", ".txt"):
-            found = ", ".join(f"{each.url} (kind {each.kind!r})" for each in sources)
-            raise CommandError(f"{file} is only read; declare there: {found}")
-        wanted = [each.source for each in self._declared(body)]
-        end = "\r\n" if b"\r\n" in body else "\n"
-        written = body.decode()
-        if written and not written.endswith(("\n", "\r")):
-            written += end
-        if self._ending == ".toml":
-            wanted += sources
-            blocks = [end.join((*source_table(each), "")) for each in sources]
-            written += end * bool(written) + end.join(blocks)
+        if self._extension not in (".toml", ".txt"):
+            listing = ", ".join(f"{source.url} (kind {source.kind!r})" for source in sources)
+            raise CommandError(f"{file} must be changed by hand; add: {listing}")
+        expected = [placed.source for placed in self._parse(body)]
+        line_end = "\r\n" if b"\r\n" in body else "\n"
+        text = body.decode()
+        if text and not text.endswith(("\n", "\r")):
+            text += line_end
+        if self._extension == ".toml":
+            expected += sources
+            blocks = [line_end.join((*source_table(source), "")) for source in sources]
+            text += line_end * bool(text) + line_end.join(blocks)
         else:
-            wanted += (Source(each.url) for each in sources)
-            blocks = [each.url + end for each in sources]
-            written += "".join(blocks)
+            expected += (Source(source.url) for source in sources)
+            blocks = [source.url + line_end for source in sources]
+            text += "".join(blocks)
         try:
-            is_declared = [each.source for each in self._declared(written.encode())] == wanted
-        except SourcesError:  # its sources are a list
+            is_declared = [placed.source for placed in self._parse(text.encode())] == expected
+        except SourcesError:  # for example, if the file has `source = [...]`
             is_declared = False
         if not is_declared:
-            add = " ".join("".join(blocks).split())
-            raise CommandError(f"{file}: the new sources cannot be added at its end: {add}")
-        with Output(str(file), replaces=True).open() as opened:
-            opened.write(written.encode())
+            lines = " ".join("".join(blocks).split())
+            raise CommandError(f"{file} must be changed by hand; add: {lines}")
+        with Output(str(file), replaces=True).open() as output:
+            output.write(text.encode())

@@ -1,4 +1,4 @@
-"""``walsh status``: the problems of crawls and of this machine, for you and for a monitor."""
+"""``walsh status``: what needs the attention of the operator."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("severity", "since", "subject", "command", "problem")
 _MIB: Final = 1024 * 1024
-#: Free MiB where the state is.
+#: Less free space for the state database than this is a problem.
 MIN_DISK_MIB: Final = 1024
 CRITICAL_DISK_MIB: Final = 128
-#: What is counted for a monitor: the views, a column of each, and which rows.
+#: The numbers for a monitor: rows of a view by the values of a column, with a condition.
 _COUNTED: Final = (
     ("sources", "problem", "is_declared"),
     ("hosts", "problem", ""),
@@ -39,30 +39,30 @@ def run(call: Call) -> int:
     from walsh_scrapy.options import BadSetting
     from walsh_scrapy.state import StateError
 
-    given = call.arguments
+    arguments = call.arguments
     try:
         with call.state_if_any() as state:
             problems = list(_find_problems(call, state))
-            empty = f"no problem; {_last_end(state)}"
-            counts = _count(state) if given.prometheus and state else {}
+            empty = f"no problem; {_describe_last_end(state)}"
+            counts = _count(state) if arguments.prometheus and state else {}
     except (BadSetting, StateError):
-        if given.prometheus:  # else a monitor would see the numbers of an earlier moment
-            _write_metrics(given.prometheus, [problem_row("critical", "")], {})
+        if arguments.prometheus:  # because a monitor would otherwise see the old numbers
+            _write_metrics(arguments.prometheus, [problem_row("critical", "")], {})
         raise
-    if problems or not given.quiet:
-        show(problems, _COLUMNS, as_json=given.json, empty=empty)
-    if given.prometheus:
-        _write_metrics(given.prometheus, problems, counts)
+    if problems or not arguments.quiet:
+        show(problems, _COLUMNS, as_json=arguments.json, empty=empty)
+    if arguments.prometheus:
+        _write_metrics(arguments.prometheus, problems, counts)
     return 1 if problems else 0
 
 
 def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the problems that no database knows, and then those of the state."""
+    """Yield the problems of files and of the disk, and then the problems in the database."""
     options = call.options
     yield from _check_files(call, state)
     yield from _check_disk(options)
     if state is None:
-        problem = "there is no state yet, or crawls have another WALSH_STATE_URL"
+        problem = "no crawl has run yet, or WALSH_STATE_URL names another database"
         spider = "feeds" if Path(call.sources_file).exists() else "SPIDER"
         yield problem_row("warning", problem, command=f"scrapy crawl {spider}")
         return
@@ -70,7 +70,7 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
 
 
 def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the errors of files without which no crawl starts."""
+    """Yield the problems of the files that a crawl needs."""
     from walsh_scrapy.crawl.blocklist import load_local_list
     from walsh_scrapy.options import BadSetting
 
@@ -87,7 +87,7 @@ def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]
 
 
 def _check_disk(options: Options) -> Iterator[Mapping[str, Any]]:
-    """Yield a problem if the disk of an SQLite state is nearly full."""
+    """Yield a problem if the disk of an SQLite database is nearly full."""
     from walsh_scrapy.state.database import files_of
 
     for file in files_of(options.state_url)[:1]:
@@ -95,19 +95,21 @@ def _check_disk(options: Options) -> Iterator[Mapping[str, Any]]:
         free = shutil.disk_usage(folder).free / _MIB
         if free < MIN_DISK_MIB:
             severity = "critical" if free < CRITICAL_DISK_MIB else "warning"
-            problem = f"{free:,.0f} MiB are free; a full disk ends each crawl"
-            yield problem_row(severity, problem, subject=str(folder), advice="Free some space.")
+            problem = f"only {free:,.0f} MiB of disk space are free; a full disk ends every crawl"
+            yield problem_row(
+                severity, problem, subject=str(folder), advice="Free some disk space."
+            )
 
 
-def _last_end(state: State | None) -> str:
-    """Return when the last crawl ended, as a clause."""
+def _describe_last_end(state: State | None) -> str:
+    """Return a clause that says when the last crawl ended."""
     crawls = state.runs.latest(100, only_crawls=True) if state else []
     ends = [crawl.ended_at for crawl in crawls if crawl.ended_at is not None]
     return f"the last crawl ended at {format_moment(max(ends))}" if ends else "no crawl has ended"
 
 
 def _count(state: State) -> Mapping[str, Mapping[str | None, int]]:
-    """Return the numbers of rows of each view by the values of its column."""
+    """Return the number of rows of each view by the values of its column."""
     counts: dict[str, Mapping[str | None, int]] = {}
     for name, column, where in _COUNTED:
         columns = f"{column} AS value, count(*) AS number"
@@ -121,20 +123,22 @@ def _write_metrics(
     problems: Sequence[Mapping[str, Any]],
     counts: Mapping[str, Mapping[str | None, int]],
 ) -> None:
-    """Write metrics of Prometheus for the textfile collector of its node exporter.
+    """Write a file for the textfile collector of the Prometheus node exporter.
 
-    The file is replaced as a whole. Raises WrongCall if it cannot be written.
+    The file is replaced at once. Raises WrongCall if it cannot be written.
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise WrongCall(f"--prometheus {path}: its folder does not exist")
+        raise WrongCall(f"--prometheus {path}: the folder does not exist")
     severities = Counter(row["severity"] for row in problems)
     zeros = {"critical": 0, "warning": 0}
-    lines = _gauge("status_timestamp_seconds", "Time of the status.", {"": time.time()})
+    lines = _gauge(
+        "status_timestamp_seconds", "Time when this file was written.", {"": time.time()}
+    )
     for name, values in {"problems_by_severity": zeros | severities, **counts}.items():
         metric, _, label = name.partition("_by_")
         samples = {f'{{{label}="{value or "none"}"}}': count for value, count in values.items()}
-        lines += _gauge(metric, f"{metric} by {label}.", samples)
+        lines += _gauge(metric, f"Number of {metric} by {label}.", samples)
     try:
         with atomic_file(target) as file:
             file.write("".join(f"{line}\n" for line in lines).encode())
@@ -143,6 +147,6 @@ def _write_metrics(
 
 
 def _gauge(name: str, help_text: str, samples: Mapping[str, float]) -> list[str]:
-    """Return the lines of a metric; ``samples`` has its values by their labels."""
+    """Return the lines of a metric; ``samples`` has the values by their labels."""
     head = [f"# HELP walsh_{name} {help_text}", f"# TYPE walsh_{name} gauge"]
     return head + [f"walsh_{name}{labels} {value}" for labels, value in samples.items()]

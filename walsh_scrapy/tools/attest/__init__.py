@@ -1,4 +1,4 @@
-"""``walsh attest``: the audit of the state by the contract's checklist."""
+"""``walsh attest``: the audit of the state database by the checklist."""
 
 from __future__ import annotations
 
@@ -27,48 +27,50 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from walsh_scrapy.state.log import Log
-    from walsh_scrapy.tools.attest.checklist import Finding, Row
+    from walsh_scrapy.tools.attest.checklist import ChecklistRow, Finding
     from walsh_scrapy.tools.call import Call
 
-#: The bot of the contract.
+#: The bot for which the checklist was written.
 WALSH_RESEARCH: Final = Bot()
 _COLUMNS: Final = ("row", "verdict", "count", "requirement")
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """The verdicts about a state; ``until`` is the last moment that was audited."""
+    """The result of an audit."""
 
     rows: list[dict[str, Any]]  #: one for each row of the checklist, as `--json` prints it
-    requests: int
-    entries: int
-    until: float
+    requests: int  #: the number of audited requests
+    entries: int  #: the number of audited entries
+    until: float  #: the last moment that was audited
 
     @property
     def holds(self) -> bool:
-        """Whether no MUST is broken."""
+        """Whether no rule with the level MUST is broken."""
         findings = (finding for row in self.rows for finding in row["findings"])
         return not any(finding["level"] == "MUST" for finding in findings)
 
 
 def run(call: Call) -> int:
-    """Audit and print; return 1 if a MUST is broken. Raises CommandError for an empty state."""
+    """Audit the records; return 1 if a MUST is broken. Raises CommandError without any."""
     with call.state() as state, state.log() as log:
         bot = Bot(call.options.user_agent, call.options.ua_token)
         attestation = attest(log, state.now(), bot, call.arguments.since or 0.0)
     if not attestation.requests and not attestation.entries:
-        raise CommandError("there is nothing to attest: no request and no entry")
+        raise CommandError(
+            "there is nothing to attest: the state database has no request and no entry"
+        )
     as_json = call.arguments.json
-    rows = attestation.rows if as_json else list(_lines(attestation))
+    rows = attestation.rows if as_json else list(_build_table(attestation))
     show(rows, _COLUMNS, as_json=as_json, empty="")
     if not as_json:
-        summary = _summary(attestation, bot)
+        summary = _summarize(attestation, bot)
         print(summary, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return 0 if attestation.holds else 1
 
 
 def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> Attestation:
-    """Audit the state of a bot at ``now``; requests before ``since`` are only context."""
+    """Audit the state of a bot at ``now``. Requests before ``since`` are read, but not judged."""
     span = log.bounds(now, since)
     record, tally = Record(log.connection, span, now), Tally()
     requests = ask_identity(record, tally, bot)
@@ -79,11 +81,11 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
     ask_conditional(record, tally)
     ask_visits(record, tally)
     entries = ask_entries(record, tally)
-    rows = [_row(row, tally, record, bot) for row in CHECKLIST]
+    rows = [_build_row(row, tally, record, bot) for row in CHECKLIST]
     return Attestation(rows, requests, entries, span.until)
 
 
-def _row(row: Row, tally: Tally, record: Record, bot: Bot) -> dict[str, Any]:
+def _build_row(row: ChecklistRow, tally: Tally, record: Record, bot: Bot) -> dict[str, Any]:
     findings = tally.findings_of(row.number)
     return {
         "row": row.number,
@@ -94,13 +96,15 @@ def _row(row: Row, tally: Tally, record: Record, bot: Bot) -> dict[str, Any]:
         "shown": tally.shown[row.number],
         "not_shown": tally.reasons_of(row.number),
         "not_applicable": tally.waived.get(row.number),
-        "findings": [_finding(finding, record) for finding in findings],
+        "findings": [_build_finding(finding, record) for finding in findings],
     }
 
 
-def _finding(finding: Finding, record: Record) -> dict[str, Any]:
+def _build_finding(finding: Finding, record: Record) -> dict[str, Any]:
     kind = finding.kind
-    at, what = _describe(finding, record) if kind.table == "requests" else (None, finding.detail)
+    at, description = (
+        _describe(finding, record) if kind.table == "requests" else (None, finding.detail)
+    )
     return {
         "kind": kind.name,
         "level": kind.level,
@@ -110,18 +114,18 @@ def _finding(finding: Finding, record: Record) -> dict[str, Any]:
             "table": kind.table,
             "id": finding.first,
             "at": rfc3339(at),
-            "what": for_others(what),
+            "what": for_others(description),
         },
     }
 
 
 def _describe(finding: Finding, record: Record) -> tuple[float, str]:
-    """Return when the first request of a finding was sent, and its URL with the circumstances."""
+    """Return the time of the first request of a finding, and its URL with the circumstances."""
     find = "SELECT requested_at, url, host, status, hold FROM requests WHERE id = :id"
     (row,) = record.rows(find, id=finding.first)
     detail = finding.detail
     if finding.kind.name in ("no-hold", "short-hold", "no-growth"):
-        detail = f"it answered {row.status}, and its hold was {row.hold:.3f} s"
+        detail = f"answered {row.status}, hold of {row.hold:.3f} s"
     elif finding.kind.row in ("4", "5"):
         by_host = f"SELECT gap, delay FROM ({gaps(record.sql)}) g WHERE host = :host AND id = :id"
         (gap,) = record.rows(by_host, host=row.host, id=finding.first)
@@ -129,8 +133,8 @@ def _describe(finding: Finding, record: Record) -> tuple[float, str]:
     return row.requested_at, f"{row.url} ({detail})" if detail else row.url
 
 
-def _lines(attestation: Attestation) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a table: a row of the checklist, then its findings and doubts."""
+def _build_table(attestation: Attestation) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the table: each row, with its findings and with what is not shown."""
     for row in attestation.rows:
         verdict = row["verdict"]
         problem = "broken" if verdict == Verdict.BROKEN else None
@@ -143,20 +147,20 @@ def _lines(attestation: Attestation) -> Iterator[dict[str, Any]]:
         }
         for finding in row["findings"]:
             first = finding["first"]
-            where = f"{first['table']} {first['id']}" + (f" {first['at']}" if first["at"] else "")
-            yield _line(
+            place = f"{first['table']} {first['id']}" + (f" {first['at']}" if first["at"] else "")
+            yield _build_line(
                 finding["kind"],
                 finding["count"],
-                f"{finding['problem']} ({finding['level']}); first: {where} {first['what']}",
+                f"{finding['problem']} ({finding['level']}); first: {place} {first['what']}",
                 "broken" if finding["level"] == "MUST" else "warning",
             )
         for reason, count in row["not_shown"].items():
-            yield _line("not shown", count, reason, "warning")
+            yield _build_line("not shown", count, reason, "warning")
         if row["not_applicable"]:
-            yield _line("not applicable", None, row["not_applicable"], None)
+            yield _build_line("not applicable", None, row["not_applicable"], None)
 
 
-def _line(verdict: str, count: int | None, text: str, problem: str | None) -> dict[str, Any]:
+def _build_line(verdict: str, count: int | None, text: str, problem: str | None) -> dict[str, Any]:
     return {
         "row": None,
         "verdict": verdict,
@@ -166,7 +170,7 @@ def _line(verdict: str, count: int | None, text: str, problem: str | None) -> di
     }
 
 
-def _summary(attestation: Attestation, bot: Bot) -> str:
+def _summarize(attestation: Attestation, bot: Bot) -> str:
     verdicts = [row["verdict"] for row in attestation.rows]
     counts = ", ".join(
         f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)
@@ -174,5 +178,5 @@ def _summary(attestation: Attestation, bot: Bot) -> str:
     requests = count_of(attestation.requests, "request")
     entries = count_of(attestation.entries, "entry", "entries")
     end = "no MUST is broken" if attestation.holds else "a MUST is broken"
-    audited = f"{bot.ua_token}, {requests} and {entries} until {rfc3339(attestation.until)}"
-    return f"{audited}: {counts}; {end}"
+    subject = f"{bot.ua_token}, {requests} and {entries} until {rfc3339(attestation.until)}"
+    return f"{subject}: {counts}; {end}"

@@ -1,6 +1,6 @@
-"""Rows 2, 3 and 6: what robots.txt, the blocklist and the declared sources say of each request.
+"""Rows 2, 3 and 6: the requests, judged by robots.txt, the blocklist and the declared sources.
 
-SQL counts the requests with the same document and URL; then our readers decide once about each.
+SQL groups the requests by document and URL, so that each document judges each URL only once.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _IS_FAILURE: Final = "({0} IS NULL OR {0} = 429 OR {0} >= 500)"
 
 
 def check_robots(record: Record, tally: Tally) -> list[tuple[int, str, float]]:
-    """Check the targets by the robots.txt that they name.
+    """Check the requests by the robots.txt that they name.
 
-    Returns the Crawl-delay of each copy: its number, a product token, and seconds.
+    Returns the Crawl-delays: the number of the copy, the product token, and seconds.
     """
     is_old = f"r.requested_at - r.robots_at > {DAY + LATENESS}"
     old = record.if_certain("old-robots", CLOCK_SET, "r.robots_at", "r.requested_at")
-    # A fetch that failed may end without a request, when its time is over.
+    # A failed fetch may end without a request, when its time is up.
     is_unlogged = f"""f.host IS NULL AND r.robots_at >= {record.log_since}
         AND NOT EXISTS (SELECT 1 FROM requests t WHERE t.purpose = 'robots' AND t.host = r.host
             AND t.requested_at BETWEEN r.robots_at - {DAY} AND r.robots_at
@@ -73,20 +73,20 @@ FROM (
     for terms, copy, url, flag, count, first, robots_at in record.rows(counted):
         run = record.runs.get(terms)
         if url == robots_url(url):
-            continue  # it needs no robots.txt (RFC 9309 2.2.2)
+            continue  # robots.txt itself is always allowed (RFC 9309 2.2.2)
         if run is None:
             tally.add("2", NO_RUN, count, first)
             continue
         if name != (copy, terms):
-            name, rules = (copy, terms), _rules(record, copy, run)
+            name, rules = (copy, terms), _read_rules(record, copy, run)
             if rules is not None and rules.crawl_delay:
                 delays[copy, run.facts.ua_token] = rules.crawl_delay
         if rules is None:
-            tally.add("2", _outcome_without_rules(run, copy, flag), count, first)
+            tally.add("2", _judge_without_rules(run, copy, flag), count, first)
             continue
         is_named = rules.group not in (None, "*")
         verdict = rules.verdict(url)
-        outcome = _outcome_by_rules(run, rules, flag, robots_at)
+        outcome = _judge_by_rules(run, rules, flag, robots_at)
         if not verdict.allowed:
             kind = "denied-by-name" if is_named else "denied"
             tally.add("2", kind, count, first, f"line {verdict.line}: {verdict.rule!r}")
@@ -97,12 +97,12 @@ FROM (
     return [(copy, token, seconds) for (copy, token), seconds in delays.items()]
 
 
-def _rules(record: Record, copy: int | None, run: Run) -> Rules | None:
+def _read_rules(record: Record, copy: int | None, run: Run) -> Rules | None:
     body = None if copy is None else record.copy(copy)
     return None if body is None else RobotsTxt.parse(body).rules_for(run.facts.ua_token)
 
 
-def _outcome_without_rules(run: Run, copy: int | None, flag: str) -> str:
+def _judge_without_rules(run: Run, copy: int | None, flag: str) -> str:
     if flag in ("no-robots", "old-robots"):
         return flag
     if copy is not None:
@@ -114,9 +114,9 @@ def _outcome_without_rules(run: Run, copy: int | None, flag: str) -> str:
     return "" if run.facts.robots_unreachable == "allow" else _BY_PHASE
 
 
-def _outcome_by_rules(run: Run, rules: Rules, flag: str, robots_at: float) -> str:
+def _judge_by_rules(run: Run, rules: Rules, flag: str, robots_at: float) -> str:
     if flag == "old-robots":
-        # A copy that makes a request wait stays in use until that is sent (decision 7).
+        # A copy whose delay makes a request wait stays valid until that request is sent.
         at = datetime.fromtimestamp(robots_at, UTC)
         waits = rules.crawl_delay or rules.interval(at) or rules.opens(at) > at
         return "" if waits else flag
@@ -136,7 +136,7 @@ def check_lists(record: Record, tally: Tally) -> None:
         if listed is not None:
             refreshes[copy] = listed.refresh.total_seconds()
     name, listed = None, None
-    for row in record.rows(_list_question(record, refreshes)):
+    for row in record.rows(_blocklist_sql(record, refreshes)):
         run = record.runs.get(row.terms)
         if run is None:
             tally.add("3", NO_RUN, row.count_, row.first)
@@ -150,14 +150,14 @@ def check_lists(record: Record, tally: Tally) -> None:
             _check_list(tally, row, listed)
 
 
-def _list_question(record: Record, refreshes: Mapping[int, float]) -> str:
-    """Return the query for requests by list and URL; ``refreshes`` are the seconds of each list."""
+def _blocklist_sql(record: Record, refreshes: Mapping[int, float]) -> str:
+    """Return the query for requests by list and URL. ``refreshes`` has seconds by list."""
     values = ", ".join(f"({copy}, {seconds})" for copy, seconds in refreshes.items())
     blocklist, robots = (
         record.sql.position(f"'{gate}: '", "r.gates") for gate in ("blocklist", "robots")
     )
-    # One late request does not show that the gate let it pass late: the machine may have stood
-    # still. The next one does.
+    # One late request is no proof, because the machine may have stood still after the check. The
+    # next late request is a proof.
     known_at = record.sql.least("coalesce(before, t.started_at)", "r.requested_at")
     is_stale = f"{known_at} - r.blocklist_at > l.refresh + {LATENESS}"
     stale = record.if_certain("stale-list", CLOCK_SET, "r.blocklist_at", "r.requested_at")
@@ -189,7 +189,7 @@ SELECT terms, blocklist, url, flag, is_in_force, count(*) AS count_, min(id) AS 
 
 
 def _check_list(tally: Tally, row: Row[Any], listed: Blocklist | None) -> None:
-    """Count requests to one URL by one list, which is None if there is none, or it is not kept."""
+    """Add the requests to one URL by one list, which is None if it is not stored."""
     flag, count, first = row.flag, row.count_, row.first
     if row.is_in_force:
         tally.add("3b", flag if flag == "forgotten-list" else "", count, first)
@@ -211,7 +211,7 @@ def _check_list(tally: Tally, row: Row[Any], listed: Blocklist | None) -> None:
 
 
 def _read_list(record: Record, copy: int) -> tuple[Blocklist | None, str, str]:
-    """Return a list, None if it is not kept, and its outcome for row 3c with a detail."""
+    """Return a list or None, and the outcome and the detail for row 3c."""
     body = record.copy(copy)
     if body is None:
         return None, NO_LIST, ""
@@ -222,7 +222,7 @@ def _read_list(record: Record, copy: int) -> tuple[Blocklist | None, str, str]:
 
 
 def check_targets(record: Record, tally: Tally) -> None:
-    """Check that each URL is declared, or where a redirect of a declared one led."""
+    """Check that each URL is declared, or the target of a redirect from a declared URL."""
     sql = record.sql
     gates = {flag: sql.position(f"'{words}'", "r.gates") for flag, words in (
         ("private", "privatehosts: "), ("moved", "scope: moved"), ("announced", "scope: announced"),
@@ -242,7 +242,7 @@ SELECT terms, purpose, url, source, flag, count(*) AS count_, min(id) AS first F
         LEFT JOIN redirects q ON q.run = r.run AND q.url = r.redirected_from
     WHERE {IN_SPAN}
 ) flagged GROUP BY terms, purpose, url, source, flag ORDER BY terms, source"""
-    led = _Led(record)
+    source_urls = _SourceUrls(record)
     name, declared = None, None
     for row in record.rows(counted):
         run = record.runs.get(row.terms)
@@ -251,73 +251,79 @@ SELECT terms, purpose, url, source, flag, count(*) AS count_, min(id) AS first F
         elif run.facts.scope == "any" and run.facts.is_other_bot and row.purpose == "target":
             tally.waived["6"] = "no recursion, no sub-resources: this bot has WALSH_SCOPE = any"
             tally.waived["8"] = "this bot has WALSH_SCOPE = any: nothing says when a page is due"
-        elif not run.command:  # else an operator asked for it (decision 39)
+        elif not run.command:  # a URL that an operator requested by hand need not be declared
             if name != row.terms:
-                name, declared = row.terms, _declared(record, run)
-            outcome, detail = _outcome_of(row, run, declared, led)
+                name, declared = row.terms, _read_declaration(record, run)
+            outcome, detail = _judge_target(row, run, declared, source_urls)
             tally.add("6", outcome, row.count_, row.first, detail)
 
 
-class _Led:
-    """Where the sources led, by redirects and by moves."""
+class _SourceUrls:
+    """The URLs to which sources were redirected, or to which they moved."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._addresses: dict[str, set[str]] | None = None
+        self._targets: dict[str, set[str]] | None = None
 
-    def from_source(self, source: str) -> set[str]:
-        """Return the URLs to which a source ever led, and its own. The first call reads all."""
-        if self._addresses is None:
-            self._addresses = {}
+    def find(self, source: str) -> set[str]:
+        """Return the URL of a source, and all URLs to which it ever led."""
+        if self._targets is None:
+            self._targets = {}
             rows = self._record.rows(
                 "SELECT DISTINCT coalesce(nullif(source, ''), url) AS source, url FROM requests"
                 " WHERE redirected_from IS NOT NULL AND source IS NOT NULL"
                 " UNION SELECT url, moved_to FROM sources WHERE moved_to IS NOT NULL"
             )
-            for known, url in rows:
-                self._addresses.setdefault(known, set()).add(url)
-        return {source} | self._addresses.get(source, set())
+            for origin, url in rows:
+                self._targets.setdefault(origin, set()).add(url)
+        return {source} | self._targets.get(source, set())
 
 
-def _declared(record: Record, run: Run) -> RunDeclaration | None:
+def _read_declaration(record: Record, run: Run) -> RunDeclaration | None:
     body = record.copy(run.facts.declared)
     return None if body is None else RunDeclaration(body, record.copy)
 
 
-def _outcome_of(
-    row: Row[Any], run: Run, declared: RunDeclaration | None, led: _Led
+def _judge_target(
+    row: Row[Any], run: Run, declared: RunDeclaration | None, source_urls: _SourceUrls
 ) -> tuple[str, str]:
-    """Return the outcome of requests for row 6, and what is wrong."""
+    """Return the outcome and the detail of requests for row 6."""
     if row.purpose == "target" and is_dump(row.url):
-        return "undeclared", "it has whole pages"
+        return "undeclared", "an llms-full.txt has complete pages"
     if row.flag in _HOPS:
-        return _outcome_of_hop(row)
+        return _judge_redirect(row)
     if row.purpose == "robots":
         is_file = row.url.endswith("/robots.txt")
-        return ("", "") if is_file else ("undeclared", "it is no robots.txt")
+        return ("", "") if is_file else ("undeclared", "this is not a robots.txt")
     if row.purpose == "blocklist":
         lists = {run.facts.blocklist_url, run.facts.blocklist_schema_url} - {""}
         is_list = canonical_url(row.url) in {canonical_url(url) for url in lists}
-        return ("", "") if is_list else ("undeclared", "it is neither the blocklist nor its schema")
-    return (_ANY, "") if run.facts.scope == "any" else _outcome_of_target(row, declared, led)
+        return (
+            ("", "") if is_list else ("undeclared", "this is neither the blocklist nor its schema")
+        )
+    return (
+        (_ANY, "")
+        if run.facts.scope == "any"
+        else _judge_declared_target(row, declared, source_urls)
+    )
 
 
-def _outcome_of_hop(row: Row[Any]) -> tuple[str, str]:
-    """Return the outcome of requests to which a redirect led."""
+def _judge_redirect(row: Row[Any]) -> tuple[str, str]:
+    """Return the outcome and the detail of requests to which a redirect led."""
     if row.flag == "older hop":
         return _OLDER, ""
     if row.flag == "lost hop":
-        return "undeclared", "it names a redirect that is not recorded"
+        return "undeclared", "the redirect that led here is not recorded"
     is_from_private = row.flag == "private hop" or is_private_host(host_of(row.source))
     if row.purpose == "target" and is_private_host(host_of(row.url)) and not is_from_private:
-        return "undeclared", "it is not public, and a redirect of a public host led there"
+        return "undeclared", "a public host redirected to this private host"
     return "", ""
 
 
-def _outcome_of_target(
-    row: Row[Any], declared: RunDeclaration | None, led: _Led
+def _judge_declared_target(
+    row: Row[Any], declared: RunDeclaration | None, source_urls: _SourceUrls
 ) -> tuple[str, str]:
-    """Return the outcome of requests of a source."""
+    """Return the outcome and the detail of requests for a source."""
     if declared is None:
         return _UNDECLARED, ""
     try:
@@ -325,10 +331,10 @@ def _outcome_of_target(
     except MissingPart:
         return _UNDECLARED, ""
     if kind is None:
-        return "undeclared", f"it is for {row.source}, which the run did not declare"
-    if row.url == row.source or row.url in _addresses(led.from_source(row.source), kind):
+        return "undeclared", f"requested for {row.source}, which the run did not declare"
+    if row.url == row.source or row.url in _urls_for_kind(source_urls.find(row.source), kind):
         return "", ""
-    hosts = {host_of(address) for address in led.from_source(row.source)}
+    hosts = {host_of(address) for address in source_urls.find(row.source)}
     if row.flag == "announced" and kind == "llms" and host_of(row.url) in hosts:
         return "", ""
     if row.flag == "moved":
@@ -336,6 +342,6 @@ def _outcome_of_target(
     return "undeclared", f"{row.source} does not declare it"
 
 
-def _addresses(urls: set[str], kind: str) -> set[str]:
-    """Return the URLs that a source of a kind may be requested at."""
+def _urls_for_kind(urls: set[str], kind: str) -> set[str]:
+    """Return the URLs that may be requested for a source of this kind."""
     return urls | {urljoin(url, "/llms.txt") for url in urls if kind == "llms"}

@@ -1,7 +1,7 @@
-"""Rows 1, 4, 5, 7, 8 and 9, as questions in SQL: identity, pace, holds, visits, entries.
+"""Rows 1, 4, 5, 7, 8 and 9, checked with SQL: identity, pace, holds, visits, entries.
 
-A query gives each request or visit one outcome for a row of the checklist, as `Tally.add` takes it,
-and counts these. Times are epoch seconds.
+A query gives each request or visit an outcome for a row of the checklist, and counts the outcomes
+for `Tally.add`. Times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 DAY: Final = 86_400.0
 IN_SPAN: Final = "r.requested_at >= :since AND r.requested_at <= :until"
-#: As `policy.backoff.is_refusal`, for answers.
+#: The same as `policy.backoff.is_refusal`, in SQL.
 _IS_REFUSED: Final = "(r.status IN (429, 503) OR (r.purpose = 'robots' AND r.status >= 500))"
-#: Chance adds up to half of a hold (`policy.backoff.backoff_delay`).
-_CHANCE: Final = 1.5
+#: The maximum jitter, as a factor of the hold (`policy.backoff.backoff_delay`).
+_MAX_JITTER: Final = 1.5
 _CUT_OFF: Final = "was refused by an answer that did not end"
 _FORCED: Final = "was visited before it was due, by the operator (force)"
 _BY_HAND: Final = "was requested by hand and by another run within a day"
 _AFTER_KILL: Final = "came within a day of a run that did not end well"
 _NO_VALIDATOR: Final = "was requested without the validator of the last answer"
-#: Ends of a run after which each of its visits is stored.
+#: The finish reasons of runs that have stored all their visits.
 _GOOD_ENDS: Final = "('finished', 'shutdown', 'deferred')"
 
 
 def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
-    """Compare the User-Agents of the runs of all requests; return the number of requests.
+    """Check the User-Agents of all runs; return the number of requests.
 
-    Walsh-Research has an exact one. Another bot is known by its product token.
+    Walsh-Research must have an exact User-Agent. Other bots are recognized by their product token.
     """
-    is_ours = bot.ua_token == UA_TOKEN
+    is_walsh_research = bot.ua_token == UA_TOKEN
     total = 0
     counted = f"""SELECT r.run, count(*) AS count, min(r.id) AS first FROM requests r
         WHERE {IN_SPAN} GROUP BY r.run"""
@@ -59,9 +59,9 @@ def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
         if run is None:
             tally.add("1", NO_RUN, count, first)
             continue
-        sent = run.facts.user_agent if is_ours else run.facts.ua_token
-        own = bot.user_agent if is_ours else bot.ua_token
-        outcome = "" if sent == own else "user-agent"
+        sent = run.facts.user_agent if is_walsh_research else run.facts.ua_token
+        expected = bot.user_agent if is_walsh_research else bot.ua_token
+        outcome = "" if sent == expected else "user-agent"
         tally.add("1", outcome, count, first, f"run {number} sent {run.facts.user_agent!r}")
     (later,) = record.rows(
         "SELECT count(*) AS count, min(id) AS first FROM requests WHERE requested_at > :future",
@@ -73,9 +73,9 @@ def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
 
 
 def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, float]]) -> None:
-    """Compare gaps, holds and overlaps with what was required.
+    """Check gaps, holds and overlaps.
 
-    ``delays`` are the Crawl-delays: the number of a copy, a product token, and seconds.
+    ``delays`` are the Crawl-delays: the number of the copy, the product token, and seconds.
     """
     sql, tolerance = record.sql, GAP_TOLERANCE
     ended_at = f"({ENDED_AT})"
@@ -87,9 +87,9 @@ def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, floa
     at_once = record.if_certain("run-at-once", CLOCK_SET, "r.run_ended_at", "r.requested_at")
     no_growth = record.if_certain("no-growth", CLOCK_SET, "r.row_since", "r.ended_at")
     counted = f"""
-WITH {record.shared}, {_copy_delays(record)}, {_growth(record)}, judged AS (
+WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged AS (
     SELECT r.id, r.requested_at, r.duration, r.error, r.hold, g.problem, g.gap, g.gap_unknown,
-        {sql.greatest("g.delay", _copy_delay(record))} AS delay, g.hold_counts_until,
+        {sql.greatest("g.delay", _copy_delay_sql(record))} AS delay, g.hold_counts_until,
         t.run, t.serial, r.robots IS NOT NULL AND copies.id IS NULL AS has_no_copy,
         {by_run} AS run_ended_at, {_IS_REFUSED} AS is_refused, {ended_at} AS ended_at,
         {held_until} AS held_until, coalesce(r.retry_after, 0.0) AS retry_after,
@@ -103,7 +103,7 @@ SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
     SELECT r.id,
         CASE WHEN gap < -{tolerance} THEN 'host-at-once'
             WHEN gap < delay - {tolerance} THEN 'short-gap'
-            WHEN run IS NOT NULL AND {_is_true("coalesce(serial, '1')")}
+            WHEN run IS NOT NULL AND {_is_true_sql("coalesce(serial, '1')")}
                 AND requested_at < run_ended_at - {tolerance}
                 THEN {at_once}
             WHEN run IS NULL THEN '{NO_RUN}'
@@ -129,49 +129,49 @@ SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
         tally.add("4", pace, count, first)
         if refusal is not None:
             tally.add("5", refusal, count, first)
-    others = [run.facts for run in record.runs.values() if run.facts.is_other_bot]
-    if any(not facts.serial for facts in others):
+    other_bots = [run.facts for run in record.runs.values() if run.facts.is_other_bot]
+    if any(not facts.serial for facts in other_bots):
         tally.waived["4"] = "serial, because this bot has WALSH_SERIAL = False"
 
 
-def _is_true(value: str) -> str:
-    """Return the condition that a boolean in JSON is true; each database writes it otherwise."""
+def _is_true_sql(value: str) -> str:
+    """Return the condition that a boolean in JSON is true, as SQLite or PostgreSQL writes it."""
     return f"{value} IN ('1', 'true')"
 
 
-def _copy_delays(record: Record) -> str:
-    """Return CTEs of the Crawl-delays that the parameter `delays` has in JSON."""
-    each = "json_each(:delays)"
+def _copy_delays_sql(record: Record) -> str:
+    """Return CTEs with the Crawl-delays from the JSON parameter `delays`."""
+    delay_rows = "json_each(:delays)"
     if not record.sql.is_sqlite:
-        each = "json_array_elements(CAST(:delays AS json)) AS each(value)"
+        delay_rows = "json_array_elements(CAST(:delays AS json)) AS each(value)"
     copy, token, seconds = (record.sql.field("value", number) for number in range(3))
-    # SQLite takes JSON for a few rows, and would read them all for each request; of a join with
-    # `copies` it makes an index.
+    # SQLite expects few rows in JSON, and would read all of them for each request. For the join
+    # with `copies`, it builds an index.
     return f"""read_delays AS MATERIALIZED (SELECT CAST({copy} AS BIGINT) AS copy,
         CAST({token} AS TEXT) AS token, CAST({seconds} AS DOUBLE PRECISION) AS seconds
-        FROM {each}
+        FROM {delay_rows}
 ), copy_delays AS MATERIALIZED (SELECT copies.id AS copy, read_delays.token, read_delays.seconds
     FROM copies LEFT JOIN read_delays ON read_delays.copy = copies.id)"""
 
 
-def _copy_delay(record: Record) -> str:
-    """Return the Crawl-delay for a request; for the blocklist it counts for a day at most."""
+def _copy_delay_sql(record: Record) -> str:
+    """Return SQL for the Crawl-delay of a request; it is at most a day for the blocklist."""
     capped = record.sql.least("coalesce(c.seconds, 0.0)", str(LONGEST_FOR_BLOCKLIST))
     return f"""CASE r.purpose WHEN 'robots' THEN 0.0 WHEN 'blocklist' THEN {capped}
             ELSE coalesce(c.seconds, 0.0) END"""
 
 
-def _growth(record: Record) -> str:
-    """Return CTEs of the shortest hold after each refusal without a Retry-After (decision 15).
+def _growth_sql(record: Record) -> str:
+    """Return CTEs with the minimum hold after each refusal without a Retry-After.
 
-    It doubles with each refusal in a row, of which each came within half an hour of the one before.
-    Refusals of requests that were sent before the one before had ended are one burst.
+    The minimum hold doubles with each refusal in a row. In a row, each refusal comes within half an
+    hour after the previous one. Requests that overlap are one burst, which counts once.
     """
     by_time = "PARTITION BY host ORDER BY requested_at, id"
     in_row = "PARTITION BY host, chain ORDER BY requested_at, id"
     doublings = "CAST(CASE WHEN number > 40 THEN 40 ELSE number - 1 END AS INT)"
     doubled = f"base * (CAST(1 AS BIGINT) << {doublings})"
-    least = record.sql.least(doubled, record.sql.greatest("base", f"longest / {_CHANCE}"))
+    min_hold = record.sql.least(doubled, record.sql.greatest("base", f"longest / {_MAX_JITTER}"))
     quiet = QUIET_SECONDS - GAP_TOLERANCE
     return f"""refused AS (
     SELECT r.id, r.host, r.run, r.requested_at, r.retry_after, {ENDED_AT} AS ended_at
@@ -188,17 +188,17 @@ def _growth(record: Record) -> str:
     SELECT chained.*, row_number() OVER ({in_row}) AS number, lag(ended_at) OVER ({in_row}) AS last
     FROM chained
 ), growth AS MATERIALIZED (
-    SELECT numbered.id, coalesce(last, numbered.ended_at) AS row_since, {least} AS least
+    SELECT numbered.id, coalesce(last, numbered.ended_at) AS row_since, {min_hold} AS least
     FROM numbered JOIN terms ON terms.run = numbered.run
     WHERE base > 0.0 AND coalesce(retry_after, 0.0) = 0.0
 )"""
 
 
 def ask_visits(record: Record, tally: Tally) -> None:
-    """Look for sources that two runs visited within a day (R8).
+    """Look for sources that two runs visited within a day.
 
-    A source whose last request was refused, redirected, or not answered is still due. Redirects
-    that lead to it from another source are no visits.
+    If the last request for a source was refused, redirected or not answered, the source is still
+    due. A redirect from another source is not a visit.
     """
     is_answered = f"""r.status IS NOT NULL AND r.status NOT IN (410, 429, 503)
         AND NOT {IS_REDIRECT} AND r.error = ''"""
@@ -227,7 +227,7 @@ WITH {record.shared}, visits AS (
 SELECT outcome, count(*) AS count, min(id) AS first FROM (
     SELECT id, CASE WHEN known_run IS NULL THEN '{NO_RUN}'
         WHEN coalesce(before, 0.0) {within_day} <= at THEN ''
-        WHEN {_is_true("coalesce(force, '')")} THEN '{_FORCED}'
+        WHEN {_is_true_sql("coalesce(force, '')")} THEN '{_FORCED}'
         WHEN command <> '' THEN '{_BY_HAND}'
         WHEN at < crawled {within_day}
             THEN {record.if_certain("too-often", CLOCK_SET, "v.crawled", "v.at")}
@@ -240,9 +240,9 @@ SELECT outcome, count(*) AS count, min(id) AS first FROM (
 
 
 def ask_conditional(record: Record, tally: Tally) -> None:
-    """Count conditional requests, and those whose last answer had a validator that was not sent.
+    """Count conditional requests, and requests without the validator of the last answer.
 
-    The requests of a command by hand are never conditional, and nothing keeps their validators.
+    Requests that an operator made by hand are ignored, because they are never conditional.
     """
     counted = f"""
 WITH {record.shared}, answered AS (
@@ -260,8 +260,8 @@ SELECT outcome, count(*) AS count, min(id) AS first FROM (
         tally.add("7", outcome, count, first)
 
 
-#: Entries of one page that are the same: they have one id, or one title and no dates that differ
-#: (decision 19). One of them was first seen within the span.
+#: Entries with the same page that are stored twice: they have the same id, or the same title and
+#: no different dates. One of them was first seen within the span.
 _SAME_TITLE: Final = " AND count(*) > count(DISTINCT nullif(evident_date, ''))"
 _DUPLICATES: Final = """SELECT max(key) AS first FROM entries
     WHERE first_seen <= :until AND {column} IS NOT NULL GROUP BY {column}
@@ -269,16 +269,16 @@ _DUPLICATES: Final = """SELECT max(key) AS first FROM entries
 
 
 def ask_entries(record: Record, tally: Tally) -> int:
-    """Check the entries and the counts of new ones by run; return the number of entries."""
+    """Check the entries, and the number of new entries by run; return the number of entries."""
     total = 0
-    found = "SELECT key, kind, item, first_seen FROM entries WHERE first_seen >= :since"
-    for key, kind, item, first_seen in record.rows(found):
+    entries = "SELECT key, kind, item, first_seen FROM entries WHERE first_seen >= :since"
+    for key, kind, item, first_seen in record.rows(entries):
         total += 1
-        problem = _problem(item)
+        problem = _find_item_problem(item)
         reason = IN_FUTURE if first_seen > record.future else ""
         tally.add("6", "content" if problem else reason, 1, key, problem)
         is_scraped = kind not in ("feed", "llms")
-        tally.add("9", "scraped" if is_scraped else reason, 1, key, f"its kind is {kind!r}")
+        tally.add("9", "scraped" if is_scraped else reason, 1, key, f"the kind is {kind!r}")
     by_title = _DUPLICATES.format(column="title_key") + _SAME_TITLE
     for question in (_DUPLICATES.format(column="own_key"), by_title):
         for (key,) in record.rows(question):
@@ -289,20 +289,20 @@ def ask_entries(record: Record, tally: Tally) -> int:
     for number, summary, stored in record.rows(counted):
         reported = json.loads(summary or "{}").get("new_entries", 0)
         if reported > stored:
-            detail = f"it reported {reported} new entries, and {stored} were new"
+            detail = f"reported {reported} new entries, of which {stored} were new"
             tally.add("7", "reported-again", 1, number, detail)
     return total
 
 
-def _problem(item: str) -> str:
-    """Return why an item may not be kept; empty if it may."""
+def _find_item_problem(item: str) -> str:
+    """Return why an item must not be stored; "" if it may be stored."""
     try:
         values: Any = json.loads(item)
         if not isinstance(values, dict):
-            return "it is not an item"
+            return "the item is not an object"
         check(EntryItem.of_stored(values))
     except InvalidItem as error:
         return str(error)
     except ValueError:
-        return "its item is not JSON"
+        return "the item is not JSON"
     return ""

@@ -1,7 +1,7 @@
-"""The record that is audited: the runs, the span of time, and the SQL that all questions share.
+"""The record that is audited: the runs, the time span, and the SQL that all checks share.
 
-There are no temporary tables, so a role that may only read can audit. What SQL cannot know comes
-into a query as values, or as a parameter in JSON.
+The audit uses no temporary tables, so that a read-only role of the database can run it. Values that
+SQL cannot compute are written into a query, or passed as a JSON parameter.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.log import TimeSpan
 
-#: When an exchange of `requests r` was over.
+#: The end of an exchange of `requests r`.
 ENDED_AT: Final = end_of_exchange("r")
-#: An answer that redirects.
+#: Whether the answer is a redirect.
 IS_REDIRECT: Final = "(r.status BETWEEN 300 AND 399 AND r.status <> 304)"
 
 
 class Bot(NamedTuple):
-    """The bot of an audit: the identity that an installation declares (R1)."""
+    """The bot of an audit, by its identity."""
 
     user_agent: str = USER_AGENT
     ua_token: str = UA_TOKEN
@@ -48,18 +48,18 @@ class RunFacts(NamedTuple):
     robots_unreachable: str = ""
     scope: str = ""
     serial: bool = True
-    declared: str = ""  #: the document of its declared sources, by its hash; empty for none
+    declared: str = ""  #: the SHA-256 of the document with the declared sources, or ""
 
     @property
     def is_other_bot(self) -> bool:
-        """Whether the run had another identity than Walsh-Research (decision 24)."""
+        """Whether the run did not have the identity of Walsh-Research."""
         return self.ua_token != UA_TOKEN
 
 
 class Run(NamedTuple):
-    """One run."""
+    """One run of the audited bot."""
 
-    command: str  #: that requested a URL by hand; empty for a crawl
+    command: str  #: the command that requested a URL by hand, or "" for a crawl
     facts: RunFacts
 
 
@@ -70,50 +70,50 @@ class Record:
         self.sql = Sql.of(connection.dialect)
         self._connection = connection
         self._span = {"since": span.since, "until": span.until}
-        #: Later moments are those of a wrong clock.
+        #: Times after this come from a wrong clock.
         self.future = now + CLOCK_SKEW
-        #: Since when the log has each request on which another one may depend.
-        self.log_since = self._log_since()
+        #: From this time on, the log has every request on which a later request may depend.
+        self.log_since = self._find_log_start()
         rows = self.rows("SELECT id, command, settings FROM runs")
-        self.runs = {row.id: Run(row.command, _facts(row.settings)) for row in rows}
+        self.runs = {row.id: Run(row.command, _read_facts(row.settings)) for row in rows}
         steps = [(row.since, row.until) for row in self.rows(clock_steps(self.sql))]
         values = ", ".join(f"({since!r}, {until!r})" for since, until in steps or [(0.0, 0.0)])
-        #: The spans in which a clock was set, and the facts of each run, as two CTEs.
-        self.shared = f"clock_steps(since, until) AS (VALUES {values}), {self._terms()}"
+        #: Two CTEs: the time spans in which a clock was set, and the facts of each run.
+        self.shared = f"clock_steps(since, until) AS (VALUES {values}), {self._terms_sql()}"
 
-    def rows(self, sql: str, **params: Any) -> Iterator[Any]:  # noqa: ANN401 - of any type
-        """Yield the rows of a query; `:since` and `:until` are the span of the audit."""
+    def rows(self, sql: str, **params: Any) -> Iterator[Any]:  # noqa: ANN401 - columns have any type
+        """Yield the rows of a query, in which `:since` and `:until` are the span of the audit."""
         span = {name: value for name, value in self._span.items() if f":{name}" in sql}
         yield from self._connection.execute(text(sql), span | params)
 
-    def first(self, sql: str, **params: Any) -> Any:  # noqa: ANN401 - of any type
-        """Return the first row of a query; None if there is none."""
+    def first(self, sql: str, **params: Any) -> Any:  # noqa: ANN401 - columns have any type
+        """Return the first row of a query, or None."""
         return self._connection.execute(text(sql), params).first()
 
     def copy(self, name: int | str) -> bytes | None:
-        """Return a document by its number or its hash; None if it is no longer kept."""
+        """Return a document by its number or its SHA-256, or None if it is no longer stored."""
         column = "id" if isinstance(name, int) else "sha256"
         row = self.first(f"SELECT body FROM copies WHERE {column} = :name", name=name)
         return None if row is None else bytes(row.body)
 
     def if_certain(self, kind: str, reason: str, since: str, at: str) -> str:
-        """Return the kind of a finding, in SQL, or the reason if a clock was set in between."""
+        """Return SQL for the kind of a finding, or for the reason if a clock was set in between."""
         first, last = self.sql.least(since, at), self.sql.greatest(since, at)
         return f"""CASE WHEN EXISTS (SELECT 1 FROM clock_steps s
             WHERE s.since <= {last} + {GAP_TOLERANCE} AND s.until >= {first} - {GAP_TOLERANCE})
             THEN '{reason}' ELSE '{kind}' END"""
 
-    def _log_since(self) -> float:
+    def _find_log_start(self) -> float:
         row = self.first("SELECT id, requested_at FROM requests ORDER BY requested_at, id LIMIT 1")
         if row is None:
             return 0.0
-        # A row that was deleted may have brought a robots.txt that counted only later.
+        # A request that was deleted may have fetched a robots.txt that became valid only later.
         return float(row.requested_at) + (0.0 if row.id == 1 else LONGEST_SETTLING)
 
-    def _terms(self) -> str:
-        """Return the facts of each run that queries need.
+    def _terms_sql(self) -> str:
+        """Return a CTE with the facts of each run.
 
-        Runs with the same settings have the same `terms`, which is the number of the first one.
+        Runs with the same settings have the same `terms`: the number of the first of these runs.
         """
         fields = {
             "token": ("ua_token", "TEXT"),
@@ -137,7 +137,7 @@ class Record:
 
 
 @lru_cache(1000)
-def _facts(settings: str) -> RunFacts:
+def _read_facts(settings: str) -> RunFacts:
     values = json.loads(settings)
     defaults = RunFacts._field_defaults
     return RunFacts(**{name: values.get(name, default) for name, default in defaults.items()})

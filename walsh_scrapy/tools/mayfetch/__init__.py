@@ -1,4 +1,4 @@
-"""``walsh mayfetch``: whether URLs may be fetched, and why: by a project, or by one robots.txt."""
+"""``walsh mayfetch``: whether a project, or any bot by a robots.txt file, may fetch a URL."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.mayfetch.answer import Answer
 
 _MAX_WAIT_SECONDS: Final = 30
-#: The columns of a table of several bots.
+#: The columns of the table for several bots.
 _COLUMNS: Final = ("bot", "verdict", "group", "line", "rule", "url")
 
 
 def run(call: Call) -> int:
     """Print the answers."""
-    given, now = call.arguments, time.time()
-    if given.robots is not None:
-        answers = _of_file(call, now)
+    arguments, now = call.arguments, time.time()
+    if arguments.robots is not None:
+        answers = _ask_file(call, now)
     elif not call.has_project:
         raise Unusable(
-            "there is no Scrapy project here; give a robots.txt with --robots FILE, or pipe it in: "
+            "there is no Scrapy project here; name a robots.txt with --robots FILE, or pipe one: "
             f"curl -s https://blog.example/robots.txt | {program_name()} mayfetch --robots - URL"
         )
-    elif given.user_agent:
-        raise WrongCall("--user-agent goes with --robots FILE: a crawl has one name")
+    elif arguments.user_agent:
+        raise WrongCall("--user-agent needs --robots FILE, because a project has only one bot")
     else:
-        answers = _of_gates(call)
-    if given.json:
+        answers = _ask_gates(call)
+    if arguments.json:
         print_lines(json.dumps(answer.as_dict()) for answer in answers)
-    elif given.user_agent and len(given.user_agent) > 1:
+    elif arguments.user_agent and len(arguments.user_agent) > 1:
         show((answer.as_row() for answer in answers), _COLUMNS, as_json=False, empty="")
     else:
-        print_lines(line for each in answers for line in each.lines(now))
-    return 0 if all(each.allowed for each in answers) else 1
+        print_lines(line for answer in answers for line in answer.lines(now))
+    return 0 if all(answer.allowed for answer in answers) else 1
 
 
-def _of_file(call: Call, now: float) -> Sequence[Answer]:
-    """Return the answers of one robots.txt."""
-    given = call.arguments
-    for url in given.urls:
-        if wrong := find_url_problem(url):
-            raise WrongCall(f"{url}: {wrong}")
-    body = read_file(given.robots)
-    bots = given.user_agent or [call.options.ua_token if call.has_project else UA_TOKEN]
+def _ask_file(call: Call, now: float) -> Sequence[Answer]:
+    """Return the answers of a robots.txt file for each URL and bot."""
+    arguments = call.arguments
+    for url in arguments.urls:
+        if problem := find_url_problem(url):
+            raise WrongCall(f"{url}: {problem}")
+    body = read_file(arguments.robots)
+    bots = arguments.user_agent or [call.options.ua_token if call.has_project else UA_TOKEN]
     drafts = [Draft(body, bot, now) for bot in bots]
-    return [draft.answer(url) for url in given.urls for draft in drafts]
+    return [draft.answer(url) for url in arguments.urls for draft in drafts]
 
 
-def _of_gates(call: Call) -> Sequence[Answer]:
-    """Send probes through the middlewares of the project, unless it is offline, and explain."""
+def _ask_gates(call: Call) -> Sequence[Answer]:
+    """Return the answers of the project; without --offline, from probes through its middlewares."""
     from contextlib import closing
 
     from walsh_scrapy.crawl.context import Context
@@ -68,14 +68,14 @@ def _of_gates(call: Call) -> Sequence[Answer]:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.mayfetch.probe import Explainer, MayfetchSpider
 
-    given = call.arguments
+    arguments = call.arguments
     call.check_gates()
     outcomes: dict[str, BaseException | None] = {}
-    urls = [url for url in given.urls if not find_url_problem(url)]
-    if urls and not given.offline:
+    urls = [url for url in arguments.urls if not find_url_problem(url)]
+    if urls and not arguments.offline:
         call.crawl(MayfetchSpider, _MAX_WAIT_SECONDS, urls=urls, outcomes=outcomes)
     with closing(State(call.options.state_url)) as state:
         delays = ProjectDelays(call.settings, None, call.options.pace_by.unit_of)
         context = Context(call.options, state, project_delays=delays)
-        explainer = Explainer(context, outcomes, offline=given.offline)
-        return [explainer.explain(url) for url in given.urls]
+        explainer = Explainer(context, outcomes, offline=arguments.offline)
+        return [explainer.explain(url) for url in arguments.urls]

@@ -1,4 +1,4 @@
-"""The answer of the gates, or of one robots.txt, about a URL to a bot, for programs and people."""
+"""The answer whether a bot may fetch a URL, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from walsh_scrapy.tools.call import WrongCall
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Line numbers of a group that are shown.
+#: The maximum number of line numbers that are shown for a group.
 MAX_GROUP_LINES = 10
 _INDENT = " " * 13
 _VERDICTS: Final = {True: "allowed", False: "denied", None: "undecided"}
@@ -25,36 +25,36 @@ _VERDICTS: Final = {True: "allowed", False: "denied", None: "undecided"}
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """The answer of a robots.txt about a URL; times are epoch seconds, durations seconds."""
+    """The answer of a robots.txt about a URL. Times are epoch seconds, durations are seconds."""
 
     origin: str
-    requested_at: float | None  #: None for a file given by the operator
+    requested_at: float | None  #: None for a file of the operator
     status: int | None
-    group: str | None  #: the User-agent value of our group
+    group: str | None  #: the User-agent value of the group for the bot
     group_lines: tuple[int, ...]
     rule: str | None
     line: int | None
     crawl_delay: float | None
     request_rate: float | None
-    opens_in: float  #: until Visit-time allows a request; 0 if it does now
+    opens_in: float  #: seconds until Visit-time allows a request; 0 for now
     comments: tuple[str, ...]
-    ignored: tuple[str, ...]  #: lines of our group that could not be understood
-    protego: bool | None  #: Protego's answer, if it differs
+    ignored: tuple[str, ...]  #: lines of the group that have no valid value
+    protego: bool | None  #: the answer of Protego, if it differs
     reason: str
 
     def lines(self, now: float) -> Iterator[str]:
-        """Yield the answer for operators: the file, our group, the rule, and the rest."""
-        yield f"  robots     {self._file(now)}"
+        """Yield the lines for an operator: the file, the group, the rule, and the other fields."""
+        yield f"  robots     {self._describe_file(now)}"
         if self.group is not None:
             numbers = ", ".join(map(str, self.group_lines[:MAX_GROUP_LINES]))
-            if (left := len(self.group_lines) - MAX_GROUP_LINES) > 0:
-                numbers = f"{numbers} {and_more(left)}"
+            if (hidden := len(self.group_lines) - MAX_GROUP_LINES) > 0:
+                numbers = f"{numbers} {and_more(hidden)}"
             yield f"{_INDENT}group {self.group!r} (line {numbers})"
         else:
             yield f"{_INDENT}no group applies"
         yield f"{_INDENT}{self.reason}"
         if self.protego is not None:
-            yield f"{_INDENT}Protego, the parser of Scrapy, would answer: {_VERDICTS[self.protego]}"
+            yield f"{_INDENT}Protego, the parser of Scrapy, disagrees: {_VERDICTS[self.protego]}"
         for name, seconds in (
             ("Crawl-delay", self.crawl_delay),
             ("Request-rate", self.request_rate),
@@ -68,26 +68,26 @@ class RobotsAnswer:
         for line in self.ignored:
             yield f"{_INDENT}{line}"
 
-    def _file(self, now: float) -> str:
+    def _describe_file(self, now: float) -> str:
         if self.requested_at is None:
-            return "the file given"
+            return "the given file"
         age = format_seconds(now - self.requested_at)
         return f"{robots_url(self.origin)}, {self.status or 'no response'}, {age} old"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer about one URL to one bot. Times are epoch seconds, durations seconds.
+    """Whether a bot may fetch a URL. Times are epoch seconds, durations are seconds.
 
-    The fields after ``robots`` are those of a project; they are None where a file is tried alone.
+    The fields after ``robots`` are None for the answer of a robots.txt file outside of a project.
     """
 
     url: str
-    bot: str  #: by its name in robots.txt, or as the call names it
-    allowed: bool | None  #: None if a gate cannot decide
-    gate: str | None  #: the gate that denies, or cannot decide
+    bot: str  #: the name of the bot in robots.txt, or as the call names the bot
+    allowed: bool | None  #: None if it is undecided
+    gate: str | None  #: the check that denies the URL, or cannot decide
     reason: str
-    allowed_from: float | None  #: when that is later than now
+    allowed_from: float | None  #: None for now
     robots: RobotsAnswer | None
     blocklist: str | None = None
     host: str | None = None
@@ -96,15 +96,15 @@ class Answer:
     next_request_at: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer for ``--json``: times as RFC 3339 in UTC."""
+        """Return the answer for ``--json``, with RFC 3339 times in UTC."""
         times = ("allowed_from", "hold_until", "next_request_at")
-        told = asdict(self) | {name: rfc3339(getattr(self, name)) for name in times}
-        if told["robots"]:
-            told["robots"]["requested_at"] = rfc3339(told["robots"]["requested_at"])
-        return told
+        values = asdict(self) | {name: rfc3339(getattr(self, name)) for name in times}
+        if values["robots"]:
+            values["robots"]["requested_at"] = rfc3339(values["robots"]["requested_at"])
+        return values
 
     def as_row(self) -> dict[str, Any]:
-        """Return the answer of a robots.txt as a row of a table."""
+        """Return the answer as a row of the table for several bots."""
         robots = self.robots
         row = {"bot": self.bot, "verdict": self.verdict, "url": self.url}
         names = ("group", "line", "rule")
@@ -118,19 +118,19 @@ class Answer:
         return _VERDICTS[self.allowed]
 
     def lines(self, now: float) -> Iterator[str]:
-        """Yield the answer for people: the verdict, then the answer of each gate."""
+        """Yield the lines for an operator: the verdict, then the answer of each check."""
         if self.host is None or self.delay is None:
             yield f"{self.url}: {self.verdict} for {self.bot}"
             yield from self.robots.lines(now) if self.robots else ()
             return
-        held = ""
-        # A denial and an opening matter more than the hold.
+        hold = ""
+        # For a URL that is denied, or allowed later, the hold does not matter.
         if self.hold_until is not None and self.allowed is not False and not self.allowed_from:
-            held = f", but {self.host} is on hold until {format_moment(self.hold_until)}"
+            hold = f", but {self.host} is on hold until {format_moment(self.hold_until)}"
         if self.allowed is None:
-            yield f"{self.url}: {self.verdict}: {self.reason}{held}"
+            yield f"{self.url}: {self.verdict}: {self.reason}{hold}"
         else:
-            yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
+            yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{hold}"
         if self.gate == "url":
             return
         yield f"  blocklist  {self.blocklist}"
@@ -143,9 +143,9 @@ class Answer:
             yield from self.robots.lines(now)
         if self.allowed_from and self.robots and self.robots.reason != self.reason:
             yield f"  deferred   {self.reason}"
-        yield f"  pacing     {self._pacing(self.delay, now)}"
+        yield f"  pacing     {self._describe_pace(self.delay, now)}"
 
-    def _pacing(self, delay: float, now: float) -> str:
+    def _describe_pace(self, delay: float, now: float) -> str:
         hold = f"; on hold until {format_moment(self.hold_until)}" if self.hold_until else ""
         wait = (self.next_request_at or now) - now
         when = f"in {format_seconds(wait)}, {format_moment(now + wait)}" if wait > 0 else "now"
@@ -153,25 +153,27 @@ class Answer:
 
 
 class Draft:
-    """A robots.txt as one bot reads it, at an epoch second.
+    """The text of a robots.txt file, as one bot reads it at the epoch second ``now``.
 
-    The bot is named by its token or its User-Agent; `*` stands for every bot without a group.
-     Raises WrongCall if the name names no bot.
+    ``user_agent`` is the name or the User-Agent of the bot, or `*` for bots without a group. Raises
+    WrongCall if it has no name of a bot.
     """
 
     def __init__(self, body: bytes, user_agent: str, now: float) -> None:
         token = "*" if user_agent == "*" else token_of(user_agent)
         if token is None:
-            raise WrongCall(f"{user_agent!r} names no bot; write its name in robots.txt, or '*'")
+            raise WrongCall(
+                f"{user_agent!r} has no name of a bot; write a name such as GPTBot, or '*'"
+            )
         self._user_agent = user_agent
         self._bot = token if " " in user_agent else user_agent
         self._now = now
         self._file = RobotsFile.read(RobotsCopy(now, 200, body), token, "disallow", now)
 
     def answer(self, url: str) -> Answer:
-        """Return the answer of the file about a URL."""
-        robots = robots_answer(self._file, url, self._user_agent, self._now)
-        # A file of the operator is that of no host, and nobody has fetched it.
+        """Return whether the bot may fetch a URL."""
+        robots = build_robots_answer(self._file, url, self._user_agent, self._now)
+        # The file was not fetched from a host.
         robots = replace(robots, requested_at=None, status=None)
         allowed = self._file.rules.verdict(url).allowed
         is_closed = allowed and robots.opens_in > 0
@@ -186,36 +188,38 @@ class Draft:
         )
 
 
-def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> RobotsAnswer:
-    """Return the answer of a file about ``url`` at an epoch second to the bot of the file."""
+def build_robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> RobotsAnswer:
+    """Return the answer of a file about a URL at the epoch second ``now``."""
     verdict = file.rules.verdict(url)
-    real = not file.is_replaced
-    theirs = _second_reader(file.copy.body or b"").allows(url, user_agent) if real else None
+    is_fetched = not file.is_replaced
+    protego = _second_reader(file.copy.body or b"").allows(url, user_agent) if is_fetched else None
     return RobotsAnswer(
         origin=origin_of(url),
         requested_at=file.copy.requested_at,
         status=file.copy.status,
-        group=file.rules.group if real else None,
-        group_lines=file.rules.lines if real else (),
-        rule=verdict.rule if real else None,
-        line=verdict.line if real else None,
+        group=file.rules.group if is_fetched else None,
+        group_lines=file.rules.lines if is_fetched else (),
+        rule=verdict.rule if is_fetched else None,
+        line=verdict.line if is_fetched else None,
         crawl_delay=file.rules.crawl_delay,
         request_rate=file.rate(now),
         opens_in=file.closed_for(now),
         comments=file.rules.comments,
-        ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
-        protego=theirs if real and theirs is not verdict.allowed else None,
+        ignored=tuple(f"line {line}: {warning}" for line, warning in file.rules.warnings),
+        protego=protego if is_fetched and protego is not verdict.allowed else None,
         reason=file.why(verdict),
     )
 
 
 def find_url_problem(url: str) -> str:
-    """Return why no crawl may request this kind of URL (decision 16); "" if one may."""
+    """Return why a crawl can never request this URL; "" if it can."""
     if origin_of(url).startswith(("http://", "https://")):
         return ""
-    is_address = "://" not in url and "." in url.partition("/")[0]
-    is_whole = is_address and not find_url_problem(f"https://{url}")
-    return f"this is not an http or https URL with a host{f'; write https://{url}' * is_whole}"
+    lacks_scheme = "://" not in url and "." in url.partition("/")[0]
+    can_be_completed = lacks_scheme and not find_url_problem(f"https://{url}")
+    return (
+        f"this is not an http or https URL with a host{f'; write https://{url}' * can_be_completed}"
+    )
 
 
 _second_reader = lru_cache(maxsize=1)(SecondReader)

@@ -1,4 +1,4 @@
-"""The answers of every gate in force about a URL: a probe stops before the wire."""
+"""Whether a project may fetch a URL: probes pass all middlewares, and are never sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.urls import origin_of, robots_url, wire_url
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.mayfetch.answer import Answer, find_url_problem, robots_answer
+from walsh_scrapy.tools.mayfetch.answer import Answer, build_robots_answer, find_url_problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots.copy import RobotsFile
 
 
-class Passed(IgnoreRequest):
-    """A probe has passed all gates, and is not fetched."""
+class ProbePassed(IgnoreRequest):
+    """A probe has passed all middlewares, and must not be sent."""
 
 
 class StopProbes(Component):
-    """The last middleware before PacingMiddleware: no probe begins an exchange with a host.
+    """The last middleware before PacingMiddleware, which stops the probes.
 
-    A denial in this crawl is an answer to the operator, so it is not recorded.
+    Denials are not recorded, because a probe is only a question of the operator.
     """
 
     def __init__(self, crawl: Crawl) -> None:
         crawl.denials.is_recording = False
 
     async def process_request(self, request: Request) -> None:
-        """Raise Passed unless the request is one that a gate makes for itself."""
+        """Raise ProbePassed, except for robots.txt and the blocklist."""
         if rank_of(request) is Rank.TARGET:
-            raise Passed
+            raise ProbePassed
 
 
 class MayfetchSpider(DeclaringSpider):
-    """Sends a probe for each URL, and adds its outcome to ``outcomes``; None if it passed.
+    """Makes a probe for each URL, and stores the error in ``outcomes``, or None if it passed.
 
-    ``sources`` makes ScopeMiddleware take the URLs for declared targets.
+    The attribute ``sources`` makes ScopeMiddleware treat the URLs as declared.
     """
 
     name = "mayfetch"
@@ -71,40 +71,40 @@ class MayfetchSpider(DeclaringSpider):
         self,
         urls: Iterable[str] = (),
         outcomes: MutableMapping[str, BaseException | None] | None = None,
-        **arguments: Any,  # noqa: ANN401 - those of every spider
+        **arguments: Any,  # noqa: ANN401 - arguments of every spider
     ) -> None:
         super().__init__(**arguments)
         self._outcomes = {} if outcomes is None else outcomes
         self._urls = {url: wire_url(url) for url in urls}
         self.sources = tuple(map(Source, self._urls.values()))
-        self.force = True  # a source that is not due yet may be fetched all the same
+        self.force = True  # because the answer does not depend on when the source is due
 
     async def start(self) -> AsyncIterator[Any]:
         """Make the probes."""
-        for url, sent in self._urls.items():
+        for url, target in self._urls.items():
             yield Request(
-                sent,
-                callback=self._answered,
-                errback=self._ended,
+                target,
+                callback=self._record_pass,
+                errback=self._record_error,
                 cb_kwargs={"url": url},
                 dont_filter=True,
             )
 
-    def _answered(self, _: object, url: str) -> None:
-        """Note that a middleware has answered for the site, such as a cache of the project."""
+    def _record_pass(self, _: object, url: str) -> None:
+        """Record a response, which only a middleware such as a cache of the project can give."""
         self._outcomes[url] = None
 
-    def _ended(self, failure: Failure) -> None:
+    def _record_error(self, failure: Failure) -> None:
         error = failure.value
         url = failure.request.cb_kwargs["url"]  # type: ignore[attr-defined] # Scrapy sets it
-        self._outcomes[url] = None if isinstance(error, Passed) else error
+        self._outcomes[url] = None if isinstance(error, ProbePassed) else error
 
 
 class Explainer:
-    """Answers from the state, and from the outcomes of probes.
+    """Answers from the state database and the outcomes of the probes.
 
-    ``offline`` is True if there are no probes, so the gates of a project are not called. Else a
-    blocklist that is out of date could not be fetched, and a crawl would use it too.
+    With ``offline`` there are no probes, and an outdated blocklist cannot decide. Without it, an
+    outdated blocklist could not be fetched just now, and a crawl would use it as well.
     """
 
     def __init__(
@@ -112,20 +112,20 @@ class Explainer:
     ) -> None:
         self._context = context
         self._outcomes = outcomes
-        self._list = BlocklistCache(context)
-        self._files = RobotsCache(context)
-        self._needs_list = self._list.is_due and offline
-        self._remedy = " (call it without --offline to fetch one)" if offline else ""
+        self._blocklist_cache = BlocklistCache(context)
+        self._robots_cache = RobotsCache(context)
+        self._needs_blocklist = self._blocklist_cache.is_due and offline
+        self._remedy = "; without --offline it would be fetched" if offline else ""
 
     def explain(self, url: str) -> Answer:
-        """Return the answer of the gates about a URL now."""
+        """Return whether the project may fetch a URL now."""
         now, options = self._context.clock.now(), self._context.options
         host = self._context.host(url)
-        file = self._files.find(origin_of(url), url)
-        allowed, gate, why, opens_at = self._decide(url, file, now)
+        file = self._robots_cache.find(origin_of(url), url)
+        allowed, gate, reason, opens_at = self._decide(url, file, now)
         times = self._context.state.hosts.find(host).times
-        least = max(options.min_interval, self._context.project_delays.delay_of(host))
-        delay = times.delay_with(delay_after(least, file.interval(now) if file else 0.0))
+        min_delay = max(options.min_interval, self._context.project_delays.delay_of(host))
+        delay = times.delay_with(delay_after(min_delay, file.interval(now) if file else 0.0))
         ready_at = max(times.ready_at(delay), opens_at, now)
         is_shown = file is not None and gate in (None, "robots")
         return Answer(
@@ -133,10 +133,12 @@ class Explainer:
             bot=options.ua_token,
             allowed=allowed,
             gate=gate,
-            reason=why,
+            reason=reason,
             allowed_from=ready_at if allowed and opens_at > now else None,
-            robots=robots_answer(file, url, options.ua_token, now) if file and is_shown else None,
-            blocklist=self._blocklist(url),
+            robots=build_robots_answer(file, url, options.ua_token, now)
+            if file and is_shown
+            else None,
+            blocklist=self._describe_blocklist(url),
             host=host,
             delay=delay,
             hold_until=times.hold_until if times.hold_until > now else None,
@@ -146,25 +148,25 @@ class Explainer:
     def _decide(
         self, url: str, file: RobotsFile | None, now: float
     ) -> tuple[bool | None, str | None, str, float]:
-        """Return whether a URL is allowed, the gate that keeps it back, why, and the end."""
-        if wrong := find_url_problem(url):
-            return None, "url", wrong, 0.0
-        if self._list.blocks(url):
-            return False, "blocklist", self._blocklist(url), 0.0
-        if self._needs_list:
-            return None, "blocklist", self._blocklist(url), 0.0
+        """Return whether a URL is allowed, the gate that denies it, the reason, and from when."""
+        if problem := find_url_problem(url):
+            return None, "url", problem, 0.0
+        if self._blocklist_cache.blocks(url):
+            return False, "blocklist", self._describe_blocklist(url), 0.0
+        if self._needs_blocklist:
+            return None, "blocklist", self._describe_blocklist(url), 0.0
         error = self._outcomes.get(url)
         if isinstance(error, Denied) and error.gate != "robots":
             return False, error.gate, error.reason, 0.0
         is_deferred = isinstance(error, RequestDeferred)
         if error is not None and not isinstance(error, Denied) and not is_deferred:
-            why = reason_of(error, url)
-            return False if isinstance(error, IgnoreRequest) else None, "project", why, 0.0
+            reason = reason_of(error, url)
+            return False if isinstance(error, IgnoreRequest) else None, "project", reason, 0.0
         if file is None and isinstance(error, Denied):
             return False, "robots", error.reason, 0.0
         if file is None:
-            reason = f": {error}" if is_deferred else self._remedy
-            return None, "robots", f"no current copy of {robots_url(url)}{reason}", 0.0
+            cause = f": {error}" if is_deferred else self._remedy
+            return None, "robots", f"no current copy of {robots_url(url)}{cause}", 0.0
         verdict = file.rules.verdict(url)
         if not file.allows(url):
             return None if file.is_deferred else False, "robots", file.why(verdict), 0.0
@@ -174,15 +176,15 @@ class Explainer:
             return True, None, f"from {format_moment(until)}: {error}", until
         return True, None, file.why(verdict), opens_at
 
-    def _blocklist(self, url: str) -> str:
-        if not self._list.has_list:
+    def _describe_blocklist(self, url: str) -> str:
+        if not self._blocklist_cache.has_list:
             return "this bot has no blocklist"
-        if entry := self._list.blocks(url):
+        if entry := self._blocklist_cache.blocks(url):
             return entry.why
-        if not self._list.is_due:
+        if not self._blocklist_cache.is_due:
             return "not listed"
         return (
-            f"the copy of the list is out of date{self._remedy}"
-            if self._needs_list
-            else "not in the last copy of the list"
+            f"the copy of the blocklist is out of date{self._remedy}"
+            if self._needs_blocklist
+            else "not in the last copy of the blocklist"
         )

@@ -1,4 +1,4 @@
-"""``walsh report``: one page about the last crawl, or the time since a moment."""
+"""``walsh report``: an HTML page about the last crawl, or about everything since a moment."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> int:
-    """Write the page, and print its subject on standard error."""
+    """Write the page, and print what it is about on standard error."""
     from walsh_scrapy.tools.report.facts import choose_period, gather
     from walsh_scrapy.tools.report.page import render
 
-    output, now = Output.of(call), time.time()
+    output, now = Output.from_call(call), time.time()
     with call.state() as state:
         period = choose_period(state, now, call.arguments.since)
         facts = gather(state, call.options, call.sources_file, period, now)
     page = render(facts).encode()
     with output.open() as file:
         file.write(page)
-    output.say(f"{period.words}: {len(page) / 1024:,.0f} KiB")
+    output.report(f"{period.words}: {len(page) / 1024:,.0f} KiB")
     return 0

@@ -1,4 +1,4 @@
-"""The facts of the report: rows of the views that the lists print, with limits and counts."""
+"""The facts of the report: rows of the views, with limits and counts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MAX_PROBLEMS: Final = 30
 MAX_SOURCES: Final = 150
 MAX_HOSTS: Final = 300
 MAX_RUNS: Final = 50
-#: Headlines of one source, and of all sources together.
+#: The maximum number of headlines for one source, and for all sources together.
 MAX_HEADLINES_OF_SOURCE: Final = 8
 MAX_HEADLINES: Final = 400
-#: Days that are counted; more days are counted by month.
+#: The maximum number of days in a chart; longer periods are shown by month.
 MAX_DAYS: Final = 31
 
-#: The answers to requests, in the order of the page.
+#: The kinds of answers to requests, in the order of the page.
 ANSWERS: Final = {
     "full": "2xx: documents",
     "unchanged": "304: unchanged",
@@ -52,26 +52,26 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The part of the state that a report is about; ``words`` are for the page's heading."""
+    """The period of a report; ``words`` are for the heading of the page."""
 
     span: TimeSpan
     words: str
 
     @property
     def params(self) -> dict[str, object]:
-        """The parameters of the condition."""
+        """The parameters for the condition that `has` returns."""
         until = rfc3339(self.span.until) or "9999"
         return {"since": rfc3339(self.span.since), "until": until, "run": self.span.run or 0}
 
     def has(self, moment: str) -> str:
-        """Return the SQL condition for rows of a view whose column ``moment`` is in the period."""
+        """Return the SQL condition that the column ``moment`` is in the period."""
         in_span = f"{moment} >= :since AND {moment} <= :until"
         return in_span if self.span.run is None else f"{in_span} AND run = :run"
 
 
 def choose_period(state: State, now: float, since: float | None = None) -> Period:
-    """Return the time since a moment, or that of the last crawl; times are in epoch seconds."""
-    until = now + CLOCK_SKEW  # later times were written by a wrong clock
+    """Return the period since a moment, or of the last crawl. Times are epoch seconds."""
+    until = now + CLOCK_SKEW  # because later times come from a wrong clock
     if since is not None:
         span = TimeSpan(since=since, until=until)
         return Period(span=span, words=f"Since {format_moment(since)}")
@@ -93,10 +93,7 @@ class Listing:
 
 
 def gather(state: State, options: Options, sources_file: str, period: Period, now: float) -> Row:
-    """Return the facts of a period by the names that the template uses.
-
-    ``now`` is in epoch seconds; times are as in the views. Raises StateError.
-    """
+    """Return the facts of a period by the names in the template. Raises StateError."""
     hosts, gaps = compare(read_gaps(state, period))
     days = _count_days(state, period)
     totals = Counter[str]()
@@ -117,7 +114,7 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         limit=MAX_SOURCES,
     )
     problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
-    found = [
+    more_problems = [
         *check_sources_file(state, sources_file, is_needed=sources.total() > 0),
         *_find_problems(hosts, sources, runs.rows),
     ]
@@ -126,14 +123,14 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         "made_at": rfc3339(now),
         "age": max(0.0, now - max(ends).timestamp()) if ends else None,
         "problems": Listing(
-            sorted([*found, *problems.rows], key=itemgetter("severity")),
-            len(found) + problems.count,
+            sorted([*more_problems, *problems.rows], key=itemgetter("severity")),
+            len(more_problems) + problems.count,
         ),
         "sources": sources.total(),
         "failing": Listing(list(failing), sources.total() - sources[None]),
         "waiting": _list(state, "readable_hosts", IS_LISTED, HOST_ORDER, MAX_HOSTS),
         "entries": totals["new_entries"],
-        "news": _read_news(state, period),
+        "news": _read_new_entries(state, period),
         "hosts": Listing(hosts[:MAX_HOSTS], len(hosts)),
         "gaps": gaps,
         "gap_requests": sum(row["requests"] for row in hosts),
@@ -148,9 +145,9 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
 
 
 def measure_success(answers: Mapping[str, int]) -> float | None:
-    """Return the share of requests that got a document, a 304 or a redirect.
+    """Return the share of requests with a document, a 304 or a redirect; None without a request.
 
-    A request whose end is unknown does not count. None without a request.
+    Requests whose end is unknown are ignored.
     """
     ended = sum(answers.values()) - answers.get("open", 0)
     good = sum(answers.get(name, 0) for name in ("full", "unchanged", "redirect"))
@@ -168,7 +165,7 @@ def _list(
     limit: int,
     params: Mapping[str, Any] | None = None,
 ) -> Listing:
-    """Return the first rows of a view, and the number of all."""
+    """Return the first rows of a view, and the number of all rows."""
     rows = list(state.rows(view, where=where, order_by=order_by, limit=limit, params=params))
     if len(rows) < limit:
         return Listing(rows, len(rows))
@@ -177,7 +174,7 @@ def _list(
 
 
 def _count_sources(state: State) -> Counter[str | None]:
-    """Return the number of declared sources by their problem, None for those without any."""
+    """Return the number of declared sources by problem, with None for no problem."""
     columns = "problem, count(*) AS number"
     where, group_by = "is_declared", "problem"
     rows = state.rows("readable_sources", columns=columns, where=where, group_by=group_by)
@@ -190,7 +187,7 @@ def _count_sources(state: State) -> Counter[str | None]:
 def _find_problems(
     hosts: Sequence[Row], sources: Counter[str | None], runs: Sequence[Row]
 ) -> Iterator[Row]:
-    """Yield what the sections of the page show, as problems."""
+    """Yield a problem for each section of the page that shows one."""
     short = [row["too_short"] for row in hosts if row["too_short"]]
     if short:
         subject = f"{count_of(sum(short), 'gap')} at {count_of(len(short), 'host')}"
@@ -210,7 +207,7 @@ def _find_problems(
 
 
 def _count_days(state: State, period: Period) -> dict[str, Counter[str]]:
-    """Return the numbers of requests, by answer, and of new entries for each day that has any."""
+    """Return the number of requests by answer, and of new entries, for each day."""
     days = defaultdict[str, Counter[str]](Counter)
     requests = state.rows(
         "readable_requests",
@@ -236,7 +233,7 @@ def _count_days(state: State, period: Period) -> dict[str, Counter[str]]:
 
 
 def name_answer(status: int | None, *, is_open: bool) -> str:
-    """Return the kind of the answer to a request, a key of ANSWERS."""
+    """Return the kind of an answer, which is a key of ANSWERS."""
     if status is None:
         return "open" if is_open else "none"
     if status in (429, 503):
@@ -247,7 +244,7 @@ def name_answer(status: int | None, *, is_open: bool) -> str:
 
 
 def group_days(days: Mapping[str, Counter[str]]) -> tuple[str, dict[str, Counter[str]]]:
-    """Return the unit of a picture, and counts by it: each day, or the last months with any."""
+    """Return the unit of the chart, day or month, and the counts for each of them."""
     if not days:
         return "day", {}
     first, last = date.fromisoformat(min(days)), date.fromisoformat(max(days))
@@ -264,8 +261,8 @@ def group_days(days: Mapping[str, Counter[str]]) -> tuple[str, dict[str, Counter
 # ---- new entries by source ----
 
 
-def _read_news(state: State, period: Period) -> Listing:
-    """Return the sources with most new entries, and the newest entries of each."""
+def _read_new_entries(state: State, period: Period) -> Listing:
+    """Return the sources with the most new entries, and their newest entries."""
     rows = list(
         state.rows(
             "readable_entries",
@@ -288,7 +285,7 @@ def _read_news(state: State, period: Period) -> Listing:
     return Listing(rows, rows[0]["sources"] if rows else 0)
 
 
-#: The keys of the newest entries of each source. The table is read, because it has indexes.
+#: The newest entries of each source. This reads the table, because the view has no indexes.
 _NEWEST: Final = """key IN (
     SELECT key FROM (
         SELECT key, row_number() OVER (PARTITION BY source ORDER BY first_seen DESC, key) AS place
@@ -297,7 +294,7 @@ _NEWEST: Final = """key IN (
 
 
 def _read_headlines(state: State, period: Period, sources: Sequence[str]) -> Iterator[Row]:
-    """Yield the newest entries of each source, the newest first."""
+    """Yield the newest entries of each source, the newest ones first."""
     span = period.span
     names = {f"source{number}": url for number, url in enumerate(sources)}
     number = min(MAX_HEADLINES_OF_SOURCE, MAX_HEADLINES // max(len(sources), 1))

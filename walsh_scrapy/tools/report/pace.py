@@ -1,4 +1,4 @@
-"""The gaps of a period: the shortest at each host, and how all compare to the required gap."""
+"""The gaps between requests: the shortest gap of each host, compared to the required gap."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.report.facts import Period
 
-#: Requests whose gaps are compared, the last ones of a period.
+#: The maximum number of requests, the last ones of the period.
 MAX_REQUESTS: Final = 100_000
-#: The gaps before requests, as multiples of the required gap.
+#: The classes of gaps, as multiples of the required gap.
 GAPS: Final = {
     "short": "too short",
     "x1": "1 to 1.5 times",
@@ -28,9 +28,9 @@ Row = dict[str, Any]
 
 
 def read_gaps(state: State, period: Period) -> Iterator[Row]:
-    """Yield the requests of a period with their gaps, the last one first.
+    """Yield the requests of a period with their gaps, the last request first.
 
-    A gap counts from the last request of any run; it is None if it is not known.
+    The request before a gap may be of any run. An unknown gap is None.
     """
     return state.rows(
         "request_gaps",
@@ -46,7 +46,7 @@ def read_gaps(state: State, period: Period) -> Iterator[Row]:
 def compare(rows: Iterable[Row]) -> tuple[list[Row], Counter[str]]:
     """Return a row for each host, and the number of gaps by the keys of GAPS.
 
-    Hosts with too short gaps come first, then those with most requests.
+    Hosts with gaps that are too short come first, then the hosts with the most requests.
     """
     hosts: dict[str, Row] = {}
     gaps = Counter[str]()

@@ -1,7 +1,7 @@
-"""The report as one HTML page: self-contained, without scripts, safe for strangers' texts.
+"""The report as one HTML page, without scripts, in which texts of sites are harmless.
 
-Its pictures are bars in SVG without a view box: their widths are percentages, so the text of a
-picture is as large as that of the page on every screen.
+The bar charts are SVG without a view box, with widths in percent, so that the text in a chart is
+always as large as the text of the page.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _MAX_TEXT_LENGTH: Final = 600
-#: Where bars begin and end, in percent of a picture. Labels are before, and numbers after them.
+#: Where bars begin and end, in percent of the width of a chart. Labels are left, numbers right.
 _LEFT: Final = 28.0
 _RIGHT: Final = 88.0
-#: The width of a part that is much smaller than others, in percent too.
+#: The minimum width of a part of a bar, in percent.
 _MIN_WIDTH: Final = 0.5
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return the page about the facts that `gather` returns."""
+    """Return the page with the facts that `gather` returned."""
     environment = Environment(
         loader=PackageLoader("walsh_scrapy.tools.report"),
         autoescape=True,
@@ -51,7 +51,7 @@ def render(facts: Mapping[str, Any]) -> str:
         "seconds": _format_gap,
     }
     environment.tests["link"] = _is_link
-    # The style sheet has no text of strangers, and the page's policy names its hash.
+    # The style sheet has no text of sites. The policy of the page has its hash.
     css = environment.get_template("page.css").render()
     by_answer = {
         day: {name: counts[name] for name in ANSWERS} for day, counts in facts["days"].items()
@@ -67,8 +67,8 @@ def render(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _make_safe(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
-    """Make a text of strangers safe to show to others, and bound it; jinja escapes it later."""
+def _make_safe(value: Any) -> Any:  # noqa: ANN401 - values of any type
+    """Cut a text, and remove what must not be shown to others; jinja escapes the text later."""
     if value is None:
         return ""
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -77,34 +77,34 @@ def _make_safe(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
 
 
 def _is_link(url: str | None) -> bool:
-    """Return True for an http or https URL without credentials, which would lose them."""
+    """Return True for an http or https URL without credentials."""
     return url is not None and url.startswith(("http://", "https://")) and url == for_others(url)
 
 
 def _count(number: int, singular: str, plural: str | None = None) -> str:
-    """Return a number with its noun, as in 1,234 sources."""
+    """Return a number and its noun, such as 1,234 sources."""
     noun = count_of(number, singular, plural).partition(" ")[2]
     return f"{number:,} {noun}"
 
 
 def _format_gap(seconds: float) -> str:
-    """Format a gap; a short one in hundredths, rounded down, so that it never looks longer."""
+    """Format a gap, with hundredths if it is short, rounded down so that it never looks longer."""
     if abs(seconds) < 10.0:
         return f"{math.floor(100.0 * seconds) / 100.0:.2f} s"
     return format_seconds(seconds)
 
 
 class Bar(NamedTuple):
-    """One bar of a picture: its label, its parts, and the number after them."""
+    """One bar of a chart."""
 
     label: str
-    parts: list[tuple[str, float, float]]  #: name, begin and width in percent of the picture
-    end: float  #: in percent too
+    parts: list[tuple[str, float, float]]  #: name, begin and width in percent of the chart
+    end: float  #: in percent of the chart
     total: int
 
 
 def draw_bars(rows: Mapping[str, Mapping[str, int]]) -> list[Bar]:
-    """Return a bar for each row; the longest fills the picture. A row has counts by name."""
+    """Return a bar for each row of counts by name; the longest bar fills the chart."""
     longest = max((sum(counts.values()) for counts in rows.values()), default=0)
     scale = (_RIGHT - _LEFT) / max(longest, 1)
     return [_draw_bar(label, counts.items(), scale) for label, counts in rows.items()]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> int:
-    """Read the state and print the letter."""
+    """Read the state database, and print the letter."""
     from walsh_scrapy.tools.show import print_lines
     from walsh_scrapy.tools.why.account import read_account
     from walsh_scrapy.tools.why.letter import letter, to_records
