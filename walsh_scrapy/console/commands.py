@@ -719,7 +719,8 @@ def _read_duration(text: str) -> float:
 def _read_delay(text: str) -> float:
     for read in (float, _read_duration):
         with suppress(ValueError):
-            if 0.0 <= (seconds := read(text.strip())) < math.inf:
+            seconds = read(text.strip())
+            if 0.0 <= seconds < math.inf:
                 return seconds
     raise ValueError(f"{text!r} is not a number of seconds or a duration, such as 90 or 2h")
 
@@ -748,6 +749,7 @@ def _read_days(text: str) -> int:
 
 def _read_patience(text: str) -> float:
     with suppress(ValueError):
-        if 1 <= (number := float(text)) < math.inf:
-            return number
+        factor = float(text)
+        if 1.0 <= factor < math.inf:
+            return factor
     raise ValueError(f"{text} is not a number of at least 1")

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if options.command is None:
             parser.print_help(sys.stderr)
             raise SystemExit(2)
-        command, call = COMMANDS[options.command], Call(options)
+        command = COMMANDS[options.command]
+        call = Call(options)
         if command.needs_project:
             call.check_project()
         status = import_module(f"walsh_scrapy.{command.module}").run(call)

@@ -33,7 +33,7 @@ from walsh_scrapy.sources.files import (
     open_file,
     read_within,
 )
-from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
+from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url, unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,7 +87,8 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     of all of them. Warnings about repeated and about skipped declarations are logged. Raises
     SourcesError, also for a file without any source.
     """
-    file, warnings = Path(path), list[str]()
+    file = Path(path)
+    warnings: list[str] = []
     sources: dict[str, Source] = {}
     repeated: list[str] = []
     for place, source in read_declarations(file, warnings):
@@ -137,7 +138,7 @@ def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Ite
     try:
         for raw in read(opened, warnings):
             try:
-                yield _place_source(raw)
+                yield PlacedSource(raw.place, _build_source(raw))
             except SourcesError as error:
                 if not raw.is_exported:
                     raise
@@ -169,8 +170,8 @@ def merge_sources(first: Source, second: Source) -> Source:
     return replace(
         first,
         name=first.name or second.name,
-        tags=tuple(dict.fromkeys((*first.tags, *second.tags))),
-        delay=max(filter(None, (first.delay, second.delay)), default=None),
+        tags=unique((*first.tags, *second.tags)),
+        delay=max((delay for delay in (first.delay, second.delay) if delay), default=None),
         page=first.page or second.page,
         folders=first.folders or second.folders,
     )
@@ -189,10 +190,6 @@ def _explain_emptiness(warnings: list[str]) -> str:
         if len(skipped) == 1
         else (f"none of the {len(skipped)} sources can be requested; {first}")
     )
-
-
-def _place_source(raw: _RawSource) -> PlacedSource:
-    return PlacedSource(raw.place, _build_source(raw))
 
 
 def _build_source(raw: _RawSource) -> Source:
@@ -240,7 +237,7 @@ def _read_tags(value: dict[str, Any]) -> tuple[str, ...]:
     tags = value.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise SourcesError('tags is not a list of texts; write for example tags = ["news", "tech"]')
-    return tuple(dict.fromkeys(tags))
+    return unique(tags)
 
 
 def _read_every(value: dict[str, Any]) -> timedelta | None:
@@ -315,12 +312,16 @@ def _can_be_split(text: TextIOWrapper) -> bool:
 
 def _split_tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line of each table, and the lines of the table."""
-    first, size, table = 1, 0, list[str]()
+    first = 1
+    size = 0
+    table: list[str] = []
     for number, line in _read_lines(text):
         if line.rstrip("\r\n") == _HEADER:
             if table:
                 yield first, table
-            first, size, table = number, 0, []
+            first = number
+            size = 0
+            table = []
         elif not table:
             continue  # a comment before the first table
         table.append(line)
@@ -419,7 +420,7 @@ def _convert_outline(outline: Outline) -> _RawSource:
             "delay": outline.extension("delay"),
         },
         outline.attributes.get("htmlurl") or None,
-        tuple(dict.fromkeys(outline.folders)),
+        unique(outline.folders),
         is_exported=True,
     )
 

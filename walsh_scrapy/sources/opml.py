@@ -18,6 +18,7 @@ from lxml.etree import HTMLParser, LxmlError, XMLParser  # type: ignore[import-u
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.policy.wording import without_references
 from walsh_scrapy.sources.files import UnreadableFile
+from walsh_scrapy.sources.source import unique
 
 #: The namespace of the attributes `every` and `delay`, which OPML itself does not have.
 NAMESPACE: Final = "tag:wal.sh,2026:opml"
@@ -73,7 +74,7 @@ class Outline:
         """The folders, the outermost first, and then the categories (OPML 2.0)."""
         names = self.attributes.get("category", "").split(",")
         categories = (name.strip().strip("/") for name in names)
-        return tuple(dict.fromkeys((*self.folders, *filter(None, categories))))
+        return unique((*self.folders, *(name for name in categories if name)))
 
     @property
     def is_subscription(self) -> bool:
@@ -164,7 +165,7 @@ class _Collector:
                 parent.children += 1
                 outline.is_comment |= parent.is_comment and not parent.url
             if outline.url:
-                outline.folders = tuple(filter(None, self._folders[:MAX_FOLDER_DEPTH]))
+                outline.folders = tuple(name for name in self._folders[:MAX_FOLDER_DEPTH] if name)
             self._open.append(outline)
             folder = lowered.get("text") or lowered.get("title") or ""
             self._folders.append("" if outline.url else folder)

@@ -60,6 +60,11 @@ def longest_delays(first: Mapping[str, float], second: Mapping[str, float]) -> d
     return dict(first) | {host: max(delay, first.get(host, 0.0)) for host, delay in second.items()}
 
 
+def unique(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts without repetitions, in their order."""
+    return tuple(dict.fromkeys(texts))
+
+
 def declared_urls(source: Source) -> tuple[str, ...]:
     """Return the URLs that a source declares: its own, and for "llms" the llms.txt of its host."""
     if source.kind == "llms":

@@ -119,10 +119,8 @@ class DiscoverSpider(DeclaringSpider):
                 for request in self._request_llms_txt(offer):
                     yield request
             else:
-                offer.page.mark_requested()
-                yield self._build_request(
-                    offer, offer.page, Visit(None, may_be_feed, reads_head=True)
-                )
+                visit = Visit(None, may_be_feed, reads_head=True)
+                yield self._request(offer, offer.page, visit)
 
     async def parse(
         self, response: Response, offer: SiteOffer, candidate: Candidate
@@ -186,8 +184,10 @@ class DiscoverSpider(DeclaringSpider):
 
     def record_failure(self, failure: Failure) -> list[Request]:
         """Record the reason; request the next document if robots.txt denied this one."""
-        request, error = request_of(failure), failure.value
-        offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
+        request = request_of(failure)
+        error = failure.value
+        offer = request.cb_kwargs["offer"]
+        candidate = request.cb_kwargs["candidate"]
         if isinstance(error, Denied):
             candidate.set_outcome(f"denied by {error.gate}: {error.reason}")
         else:
@@ -204,18 +204,19 @@ class DiscoverSpider(DeclaringSpider):
         requested = sum(feed.requested for feed in offer.feeds)
         if requested < min(len(offer.feeds), MAX_FEED_REQUESTS):
             candidate = offer.feeds[requested]
-            candidate.mark_requested()
             # `announced` makes ScopeMiddleware allow a feed that only the page declares.
             visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
-            yield self._build_request(offer, candidate, visit)
+            yield self._request(offer, candidate, visit)
         elif not offer.has_feed and not any(feed.unsure for feed in offer.feeds):
             yield from self._request_llms_txt(offer)
 
     def _request_llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
-        if offer.llms_txt.mark_requested():
-            yield self._build_request(offer, offer.llms_txt, Visit(None, may_be_llms))
+        if not offer.llms_txt.requested:  # other pages of the host share it
+            yield self._request(offer, offer.llms_txt, Visit(None, may_be_llms))
 
-    def _build_request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:
+    def _request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:
+        """Return a request for a document, which is marked as requested."""
+        candidate.mark_requested()
         request = Request(
             candidate.url,
             errback=self.record_failure,

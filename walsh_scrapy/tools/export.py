@@ -50,7 +50,8 @@ _ITEM_FIELDS: Final = frozenset(field.name for field in fields(EntryItem))
 
 def run(call: Call) -> int:
     """Write the file, and print the number of rows on standard error."""
-    arguments, output = call.arguments, Output.from_call(call)
+    arguments = call.arguments
+    output = Output.from_call(call)
     is_piped = output.target == "-"
     extension = ".jsonl" if is_piped else Path(output.target).suffix.lower()
     format_name = arguments.format or FORMATS.get(extension)
@@ -159,28 +160,28 @@ class Export:
             )
             exporter.start_exporting()
             count = 0
-            for count, entry in enumerate(exported, start=1):  # noqa: B007 - counts them
+            for entry in exported:
                 exporter.export_item(entry.to_dict())
+                count += 1
             exporter.finish_exporting()
             return count
 
     def write_sources(self, file: IO[bytes], state: State | None) -> int:
         """Write the declared sources as OPML, and return their number."""
         sources = load_sources(self.sources_file)
-        declared = dict.fromkeys(source.url for source in sources)
-        wanted = {
-            match for url in self.urls for match in find_sources(url, declared)
-        } or declared.keys()
-        chosen = [source for source in sources if source.url in wanted]
+        if self.urls:
+            declared = [source.url for source in sources]
+            wanted = {match for url in self.urls for match in find_sources(url, declared)}
+            sources = tuple(source for source in sources if source.url in wanted)
         if state is None:
-            return write_opml(chosen, file, lambda _url: None)
+            return write_opml(sources, file, lambda _url: None)
         with state.entries.snapshot() as entries:
 
             def title_of(url: str) -> str | None:
                 entry = entries.newest(url)
                 return item_of(entry).source_title if entry else None
 
-            return write_opml(chosen, file, title_of)
+            return write_opml(sources, file, title_of)
 
     @cached_property
     def _declared(self) -> dict[str, Source]:
@@ -194,8 +195,9 @@ class Export:
         try:
             return tuple(match for url in self.urls for match in find_sources(url, known_urls))
         except UnknownSource:
-            known_urls |= dict.fromkeys(source.url for source in load_sources(self.sources_file))
-            return tuple(match for url in self.urls for match in find_sources(url, known_urls))
+            declared = {source.url: None for source in load_sources(self.sources_file)}
+            urls = {**known_urls, **declared}
+            return tuple(match for url in self.urls for match in find_sources(url, urls))
 
 
 # ---- Entries as Atom (RFC 4287) ----
@@ -294,7 +296,8 @@ def write_opml(
         title = source.name or title_of(source.url) or source.url
         folders, outline = build_outline(source, title)
         file.writelines(f"{line}\n".encode() for line in (*_folder_tags(folders, opened), outline))
-        count, opened = count + 1, folders
+        count += 1
+        opened = folders
     file.writelines(f"{line}\n".encode() for line in _folder_tags((), opened))
     file.write(b"</body>\n</opml>\n")
     return count

@@ -33,20 +33,17 @@ class Output(NamedTuple):
         """
         from walsh_scrapy.state.database import files_of
 
-        options_given = call.arguments.output, call.arguments.overwrite_output
-        named = [name for name in options_given if name]
-        if len(named) != 1:
+        new, replaced = call.arguments.output, call.arguments.overwrite_output
+        if bool(new) == bool(replaced):
             raise WrongCall("name one file: -o FILE, or -O FILE to replace one that exists")
-        target, options = str(named[0]), call.options
-        project_files = [
-            options.sources,
-            getattr(call.arguments, "sources", None),
-            options.blocklist_file,
-        ]
-        places = [*files_of(options.state_url), *map(Path, filter(None, project_files))]
-        if os.path.realpath(target) in map(os.path.realpath, places):
+        target = str(new or replaced)
+        options = call.options
+        sources = getattr(call.arguments, "sources", None)
+        names = [options.sources, sources, options.blocklist_file]
+        places = [*files_of(options.state_url), *(Path(name) for name in names if name)]
+        if os.path.realpath(target) in {os.path.realpath(place) for place in places}:
             raise WrongCall(f"{target} is a file of this project; name another file")
-        return cls(target, replaces=not options_given[0])
+        return cls(target, replaces=not new)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:

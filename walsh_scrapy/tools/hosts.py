@@ -69,19 +69,19 @@ def release(state: State | None, host: str, reason: str) -> str:
     return printable(f"ended the hold of {host}, {format_seconds(remaining)} early")
 
 
-def describe_unknown_host(host: str, state: State, options: Options) -> str:
-    """Return a warning if the host has no source and no recorded request; otherwise ""."""
+def describe_unknown_host(host: str, state: State, options: Options) -> str | None:
+    """Return a warning if the host has no source and no recorded request; otherwise None."""
     from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.sources.source import SourcesError
 
     if state.hosts.find(host).times != HostTimes():
-        return ""
+        return None
     try:
         declared = {options.pace_by.unit(source.url) for source in load_sources(options.sources)}
     except SourcesError:
         declared = set()
     if host in declared:
-        return ""
+        return None
     near = difflib.get_close_matches(host, declared, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return printable(f"{host} has no source in {options.sources}, and no request is recorded{hint}")

@@ -61,7 +61,8 @@ def write_new_key(name: str) -> str:
 
     Raises CommandError if the file exists or cannot be written.
     """
-    key, path = PrivateKey.generate(), Path(name)
+    key = PrivateKey.generate()
+    path = Path(name)
     try:
         # Mode x never opens an existing file or symbolic link.
         with open(path, "xb", opener=partial(os.open, mode=_FILE_MODE)) as file:

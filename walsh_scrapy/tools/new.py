@@ -23,7 +23,8 @@ _LIST: Final = ViewList(
 
 def run(call: Call) -> int:
     """List the new entries."""
-    since, as_json = call.arguments.since, call.arguments.json
+    since = call.arguments.since
+    as_json = call.arguments.json
     with call.state_if_any() as state:
         if state is not None and since is None:
             since = find_last_start(state)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from walsh_scrapy.metadata.alternates import is_llmstxt
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
+from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url, unique
 from walsh_scrapy.tools.call import WrongCall
 
 if TYPE_CHECKING:
@@ -48,26 +48,24 @@ class Candidate:
     link: FeedLink | None = None  #: the link in the page to this feed
     entry_urls: frozenset[str | None] = frozenset()
 
-    def mark_requested(self) -> bool:
-        """Mark the document as requested. Return False if it was marked before.
-
-        Several pages of one host share the llms.txt of the host, which is requested once.
-        """
-        first, self.requested = not self.requested, True
-        if first:
-            self.set_outcome("requested, without a response", unsure=True)
-        return first
+    def mark_requested(self) -> None:
+        """Mark the document as requested, as long as there is no response."""
+        self.requested = True
+        self.set_outcome("requested, without a response", unsure=True)
 
     def set_feed(self, feed: Feed, form: Form, url: str) -> None:
         """Store the feed that was read from the response of ``url``."""
-        self.form, self.title, self.entries = form, feed.title or self.title, len(feed.entries)
+        self.form = form
+        self.title = feed.title or self.title
+        self.entries = len(feed.entries)
         self.entry_urls = frozenset(entry.url for entry in feed.entries)
         self.redirected_to = None if url == self.url else url
         self.set_outcome(form)
 
     def set_outcome(self, outcome: str, *, unsure: bool = False) -> None:
         """Set the outcome of the request."""
-        self.outcome, self.unsure = outcome, unsure
+        self.outcome = outcome
+        self.unsure = unsure
 
 
 @dataclass(slots=True)
@@ -150,7 +148,7 @@ def offers_for(urls: Iterable[str]) -> tuple[SiteOffer, ...]:
     """
     llms_txts: dict[str, Candidate] = {}
     try:
-        targets = dict.fromkeys(target_url(url) for url in urls)
+        targets = unique(target_url(url) for url in urls)
     except SourcesError as error:
         raise WrongCall(str(error)) from error
     return tuple(_build_offer(url, llms_txts) for url in targets)

@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state import State
 
-_COLUMNS: Final = ("subject", "since", "advice", "command")
+_EMPTY: Final = {"subject": None, "since": None, "advice": None, "command": None}
 
 
 def problem_row(severity: str, problem: str, **columns: str) -> dict[str, Any]:
     """Return a row of `readable_problems`; columns without a value are None."""
     rank = 0 if severity == "critical" else 1
-    row = {"severity": severity, "problem": problem, "rank": rank}
-    return dict.fromkeys(_COLUMNS) | row | columns
+    return {**_EMPTY, "severity": severity, "problem": problem, "rank": rank, **columns}
 
 
 def check_sources_file(

@@ -77,7 +77,7 @@ def run(call: Call) -> int:
 
 
 def _list(call: Call) -> int:
-    arguments, now = call.arguments, time.time()
+    arguments = call.arguments
     conditions = [] if arguments.all else ["is_declared"]
     params = {}
     empty = _LIST.empty
@@ -88,7 +88,7 @@ def _list(call: Call) -> int:
         conditions.append(condition)
         empty = _NONE_MATCH[name]
         if name != "due":
-            params[name] = rfc3339(now - value)
+            params[name] = rfc3339(time.time() - value)
     if arguments.failing:
         conditions.append(_FAILING_SINCE)
     else:
@@ -190,7 +190,8 @@ def _synced_state(call: Call) -> Iterator[State]:
     """
     from walsh_scrapy.state import State, StateError
 
-    file, tell = call.sources_file, partial(print, file=sys.stderr)
+    file = call.sources_file
+    tell = partial(print, file=sys.stderr)
     with call.state_if_any() as state:
         if state is not None:
             try:

@@ -108,7 +108,8 @@ class SourcesFile:
 
     def _append(self, sources: Sequence[Source]) -> None:
         """Write sources at the end of the file, without changing a byte before them."""
-        file, body = self._file, self._body
+        file = self._file
+        body = self._body
         pages = [source.url for source in sources if source.kind != "feed"]
         if pages and self._extension == ".txt":
             raise CommandError(
@@ -126,7 +127,7 @@ class SourcesFile:
         if self._extension == ".toml":
             expected += sources
             blocks = [line_end.join((*source_table(source), "")) for source in sources]
-            text += line_end * bool(text) + line_end.join(blocks)
+            text += line_end.join(["", *blocks] if text else blocks)
         else:
             expected += (Source(source.url) for source in sources)
             blocks = [source.url + line_end for source in sources]

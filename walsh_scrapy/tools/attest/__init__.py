@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
+from walsh_scrapy.sources.source import unique
 from walsh_scrapy.state.gaps import gaps
 from walsh_scrapy.tools.attest.checklist import CHECKLIST, Tally, Verdict
 from walsh_scrapy.tools.attest.documents import check_lists, check_robots, check_targets
@@ -72,7 +73,8 @@ def run(call: Call) -> int:
 def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> Attestation:
     """Audit the state of a bot at ``now``. Requests before ``since`` are read, but not judged."""
     span = log.bounds(now, since)
-    record, tally = Record(log.connection, span, now), Tally()
+    record = Record(log.connection, span, now)
+    tally = Tally()
     requests = ask_identity(record, tally, bot)
     delays = check_robots(record, tally)
     check_lists(record, tally)
@@ -172,9 +174,7 @@ def _build_line(verdict: str, count: int | None, text: str, problem: str | None)
 
 def _summarize(attestation: Attestation, bot: Bot) -> str:
     verdicts = [row["verdict"] for row in attestation.rows]
-    counts = ", ".join(
-        f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)
-    )
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in unique(verdicts))
     requests = count_of(attestation.requests, "request")
     entries = count_of(attestation.entries, "entry", "entries")
     end = "no MUST is broken" if attestation.holds else "a MUST is broken"

@@ -144,7 +144,8 @@ class Tally:
             finding = self.findings.setdefault(outcome, Finding(kind, 0, first, detail))
             finding.count += count
             if first < finding.first:  # type: ignore[operator]  # both are numbers, or both are keys
-                finding.first, finding.detail = first, detail
+                finding.first = first
+                finding.detail = detail
         elif outcome:
             self.not_shown[row, outcome] += count
         else:

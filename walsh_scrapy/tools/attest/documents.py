@@ -6,6 +6,7 @@ SQL groups the requests by document and URL, so that each document judges each U
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin
 
@@ -69,7 +70,7 @@ FROM (
     WHERE r.purpose <> 'robots' AND {IN_SPAN}
 ) flagged GROUP BY terms, robots, url, flag ORDER BY robots, terms"""
     delays = {}
-    name, rules = None, None
+    read_rules = lru_cache(maxsize=1)(partial(_read_rules, record))
     for terms, copy, url, flag, count, first, robots_at in record.rows(counted):
         run = record.runs.get(terms)
         if url == robots_url(url):
@@ -77,10 +78,9 @@ FROM (
         if run is None:
             tally.add("2", NO_RUN, count, first)
             continue
-        if name != (copy, terms):
-            name, rules = (copy, terms), _read_rules(record, copy, run)
-            if rules is not None and rules.crawl_delay:
-                delays[copy, run.facts.ua_token] = rules.crawl_delay
+        rules = read_rules(copy, run)
+        if rules is not None and rules.crawl_delay:
+            delays[copy, run.facts.ua_token] = rules.crawl_delay
         if rules is None:
             tally.add("2", _judge_without_rules(run, copy, flag), count, first)
             continue
@@ -135,7 +135,7 @@ def check_lists(record: Record, tally: Tally) -> None:
         tally.add("3c", outcome, 1, copy, detail)
         if listed is not None:
             refreshes[copy] = listed.refresh.total_seconds()
-    name, listed = None, None
+    read_list = lru_cache(maxsize=1)(partial(_read_list, record))
     for row in record.rows(_blocklist_sql(record, refreshes)):
         run = record.runs.get(row.terms)
         if run is None:
@@ -144,15 +144,13 @@ def check_lists(record: Record, tally: Tally) -> None:
             for number in _LIST_ROWS:
                 tally.waived[number] = "no blocklist of this bot: WALSH_BLOCKLIST_URL is empty"
         elif row.flag != _EXEMPT:
-            if name != row.blocklist:
-                name = row.blocklist
-                listed = None if name is None else _read_list(record, name)[0]
+            listed = None if row.blocklist is None else read_list(row.blocklist)[0]
             _check_list(tally, row, listed)
 
 
 def _blocklist_sql(record: Record, refreshes: Mapping[int, float]) -> str:
     """Return the query for requests by list and URL. ``refreshes`` has seconds by list."""
-    values = ", ".join(f"({copy}, {seconds})" for copy, seconds in refreshes.items())
+    values = "".join(f", ({copy}, {seconds})" for copy, seconds in refreshes.items())
     blocklist, robots = (
         record.sql.position(f"'{gate}: '", "r.gates") for gate in ("blocklist", "robots")
     )
@@ -166,7 +164,7 @@ def _blocklist_sql(record: Record, refreshes: Mapping[int, float]) -> str:
     forgotten = record.if_certain("forgotten-list", CLOCK_SET, "n.list_at", "r.requested_at")
     return f"""
 WITH {record.shared}, refreshes(copy, refresh) AS (
-    VALUES (0, {DAY}){", " * bool(values)}{values}
+    VALUES (0, {DAY}){values}
 ), named AS MATERIALIZED (
     SELECT t.run, first.at AS run_at, min(first.at) OVER (PARTITION BY t.list_url) AS list_at
     FROM terms t LEFT JOIN (SELECT run, min(requested_at) AS at FROM requests
@@ -243,7 +241,7 @@ SELECT terms, purpose, url, source, flag, count(*) AS count_, min(id) AS first F
     WHERE {IN_SPAN}
 ) flagged GROUP BY terms, purpose, url, source, flag ORDER BY terms, source"""
     source_urls = _SourceUrls(record)
-    name, declared = None, None
+    read_declaration = lru_cache(maxsize=1)(partial(_read_declaration, record))
     for row in record.rows(counted):
         run = record.runs.get(row.terms)
         if run is None:
@@ -252,8 +250,7 @@ SELECT terms, purpose, url, source, flag, count(*) AS count_, min(id) AS first F
             tally.waived["6"] = "no recursion, no sub-resources: this bot has WALSH_SCOPE = any"
             tally.waived["8"] = "this bot has WALSH_SCOPE = any: nothing says when a page is due"
         elif not run.command:  # a URL that an operator requested by hand need not be declared
-            if name != row.terms:
-                name, declared = row.terms, _read_declaration(record, run)
+            declared = read_declaration(run)
             outcome, detail = _judge_target(row, run, declared, source_urls)
             tally.add("6", outcome, row.count_, row.first, detail)
 

@@ -77,7 +77,7 @@ def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, floa
 
     ``delays`` are the Crawl-delays: the number of the copy, the product token, and seconds.
     """
-    sql, tolerance = record.sql, GAP_TOLERANCE
+    sql = record.sql
     ended_at = f"({ENDED_AT})"
     is_hold_in_force = f"(g.released_at IS NULL OR g.released_at > {ended_at})"
     earlier_hold = f"CASE WHEN {is_hold_in_force} THEN coalesce(g.hold_until, 0.0) ELSE 0.0 END"
@@ -101,10 +101,10 @@ WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged 
 )
 SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
     SELECT r.id,
-        CASE WHEN gap < -{tolerance} THEN 'host-at-once'
-            WHEN gap < delay - {tolerance} THEN 'short-gap'
+        CASE WHEN gap < -{GAP_TOLERANCE} THEN 'host-at-once'
+            WHEN gap < delay - {GAP_TOLERANCE} THEN 'short-gap'
             WHEN run IS NOT NULL AND {_is_true_sql("coalesce(serial, '1')")}
-                AND requested_at < run_ended_at - {tolerance}
+                AND requested_at < run_ended_at - {GAP_TOLERANCE}
                 THEN {at_once}
             WHEN run IS NULL THEN '{NO_RUN}'
             WHEN gap_unknown = 'a clock was set' THEN '{CLOCK_SET}'
@@ -116,10 +116,10 @@ SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
                 THEN '{CLOCK_SET}'
             WHEN duration IS NULL THEN '{END_UNKNOWN}'
             WHEN NOT coalesce(is_refused, false) THEN NULL
-            WHEN held_until < ended_at + {tolerance}
+            WHEN held_until < ended_at + {GAP_TOLERANCE}
                 THEN CASE WHEN error = '' THEN 'no-hold' ELSE '{_CUT_OFF}' END
-            WHEN held_until < ended_at + retry_after - {tolerance} THEN 'short-hold'
-            WHEN hold > 0.0 AND hold < least - {tolerance}
+            WHEN held_until < ended_at + retry_after - {GAP_TOLERANCE} THEN 'short-hold'
+            WHEN hold > 0.0 AND hold < least - {GAP_TOLERANCE}
                 THEN {no_growth}
             ELSE '' END AS refusal
     FROM judged r WHERE {IN_SPAN}

@@ -98,7 +98,8 @@ class Record:
 
     def if_certain(self, kind: str, reason: str, since: str, at: str) -> str:
         """Return SQL for the kind of a finding, or for the reason if a clock was set in between."""
-        first, last = self.sql.least(since, at), self.sql.greatest(since, at)
+        first = self.sql.least(since, at)
+        last = self.sql.greatest(since, at)
         return f"""CASE WHEN EXISTS (SELECT 1 FROM clock_steps s
             WHERE s.since <= {last} + {GAP_TOLERANCE} AND s.until >= {first} - {GAP_TOLERANCE})
             THEN '{reason}' ELSE '{kind}' END"""

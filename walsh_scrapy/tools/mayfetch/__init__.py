@@ -26,7 +26,8 @@ _COLUMNS: Final = ("bot", "verdict", "group", "line", "rule", "url")
 
 def run(call: Call) -> int:
     """Print the answers."""
-    arguments, now = call.arguments, time.time()
+    arguments = call.arguments
+    now = time.time()
     if arguments.robots is not None:
         answers = _ask_file(call, now)
     elif not call.has_project:

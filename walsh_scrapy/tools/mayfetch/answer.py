@@ -211,15 +211,15 @@ def build_robots_answer(file: RobotsFile, url: str, user_agent: str, now: float)
     )
 
 
-def find_url_problem(url: str) -> str:
-    """Return why a crawl can never request this URL; "" if it can."""
+def find_url_problem(url: str) -> str | None:
+    """Return why a crawl can never request this URL; None if it can."""
     if origin_of(url).startswith(("http://", "https://")):
-        return ""
+        return None
+    problem = "this is not an http or https URL with a host"
     lacks_scheme = "://" not in url and "." in url.partition("/")[0]
-    can_be_completed = lacks_scheme and not find_url_problem(f"https://{url}")
-    return (
-        f"this is not an http or https URL with a host{f'; write https://{url}' * can_be_completed}"
-    )
+    if lacks_scheme and not find_url_problem(f"https://{url}"):
+        return f"{problem}; write https://{url}"
+    return problem
 
 
 _second_reader = lru_cache(maxsize=1)(SecondReader)

@@ -119,7 +119,8 @@ class Explainer:
 
     def explain(self, url: str) -> Answer:
         """Return whether the project may fetch a URL now."""
-        now, options = self._context.clock.now(), self._context.options
+        now = self._context.clock.now()
+        options = self._context.options
         host = self._context.host(url)
         file = self._robots_cache.find(origin_of(url), url)
         allowed, gate, reason, opens_at = self._decide(url, file, now)

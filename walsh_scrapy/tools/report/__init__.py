@@ -16,7 +16,8 @@ def run(call: Call) -> int:
     from walsh_scrapy.tools.report.facts import choose_period, gather
     from walsh_scrapy.tools.report.page import render
 
-    output, now = Output.from_call(call), time.time()
+    output = Output.from_call(call)
+    now = time.time()
     with call.state() as state:
         period = choose_period(state, now, call.arguments.since)
         facts = gather(state, call.options, call.sources_file, period, now)

@@ -176,8 +176,7 @@ def _list(
 def _count_sources(state: State) -> Counter[str | None]:
     """Return the number of declared sources by problem, with None for no problem."""
     columns = "problem, count(*) AS number"
-    where, group_by = "is_declared", "problem"
-    rows = state.rows("readable_sources", columns=columns, where=where, group_by=group_by)
+    rows = state.rows("readable_sources", columns=columns, where="is_declared", group_by="problem")
     return Counter({row["problem"]: row["number"] for row in rows})
 
 

@@ -17,6 +17,7 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import canonical_url, host_of, robots_url
 from walsh_scrapy.programname import program_name
+from walsh_scrapy.sources.source import unique
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.hosts import to_url
 
@@ -65,7 +66,7 @@ class Sender:
         page = _PAGE.search(agent)
         mail = _MAIL.search(agent)
         return cls(
-            user_agents=tuple(dict.fromkeys(str(values["user_agent"]) for values in settings)),
+            user_agents=unique(str(values["user_agent"]) for values in settings),
             token=str(newest["ua_token"]),
             policy=identity.POLICY_URL if is_walsh_research else page and page[0],
             contact=identity.CONTACT if is_walsh_research else mail and mail[0],
