@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from walsh_scrapy import __version__
-from walsh_scrapy.console.commands import COMMANDS, GROUPS, add_settings
+from walsh_scrapy.console.arguments import add_settings
+from walsh_scrapy.console.commands import COMMANDS, GROUPS
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools import open_closed_streams
@@ -83,8 +84,9 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, and which does not wrap the lines of the help."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - passed on to argparse
-        raw = argparse.RawDescriptionHelpFormatter
-        super().__init__(formatter_class=raw, allow_abbrev=False, **options)
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise WrongCall."""
@@ -111,9 +113,11 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
         description=_DESCRIPTION,
         epilog=_list_of_commands(),
     )
-    version = f"walsh-scrapy {__version__}"
     parser.add_argument(
-        "--version", action="version", version=version, help="print the version and exit"
+        "--version",
+        action="version",
+        version=f"walsh-scrapy {__version__}",
+        help="print the version and exit",
     )
     parsers: dict[str, argparse.ArgumentParser] = {"": parser}
     actions: dict[str, Any] = {}
@@ -157,11 +161,10 @@ def _help_of(command: Command) -> dict[str, str]:
     """Return the description, and the epilog: the examples and the exit statuses."""
     text, _, rest = command.help_text.partition("\n\nexamples:\n")
     paragraphs = [_wrap(_name_program(paragraph)) for paragraph in text.split("\n\n")]
-    ends = [_WRONG_CALL] + [_UNUSABLE] * command.has_settings
-    return {
-        "description": "\n\n".join(paragraphs),
-        "epilog": "\n".join(["examples:", _name_program(rest.rstrip()), *ends]),
-    }
+    epilog = f"examples:\n{_name_program(rest.rstrip())}\n{_WRONG_CALL}"
+    if command.has_settings:
+        epilog = f"{epilog}\n{_UNUSABLE}"
+    return {"description": "\n\n".join(paragraphs), "epilog": epilog}
 
 
 def _wrap(paragraph: str) -> str:

@@ -95,8 +95,9 @@ class Call:
             settings = get_project_settings()
         except Exception as error:  # the settings module may raise anything
             module = os.environ.get("SCRAPY_SETTINGS_MODULE")
-            problem = f"{type(error).__name__}: {error}"
-            raise Unusable(f"the settings {module} cannot be read: {problem}") from error
+            raise Unusable(
+                f"the settings {module} cannot be read: {type(error).__name__}: {error}"
+            ) from error
         if self.has_project and "SCRAPY_SETTINGS_MODULE" not in os.environ:
             name = os.environ.get("SCRAPY_PROJECT", "default")
             raise Unusable(f"scrapy.cfg has no settings module for the project {name!r}")

@@ -70,8 +70,9 @@ def run(call: Call) -> int:
     if format_name == "opml":
         if arguments.since is not None or arguments.no_backfill:
             option = "no-backfill" if arguments.since is None else "since"
-            problem = f"--{option} selects entries, but an OPML file has sources; drop one of them"
-            raise WrongCall(problem)
+            raise WrongCall(
+                f"--{option} selects entries, but an OPML file has sources; drop one of them"
+            )
         with output.open() as file, call.state_if_any() as state:
             count = count_of(export.write_sources(file, state), "source")
     else:

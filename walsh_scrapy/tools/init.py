@@ -52,8 +52,7 @@ def write_project(folder: Path) -> None:
     }
     for name in files:
         if os.path.lexists(folder / name):
-            problem = f"{folder / name} already exists; name another folder"
-            raise CommandError(problem)
+            raise CommandError(f"{folder / name} already exists; name another folder")
     for name, text in files.items():
         path = folder / name
         try:

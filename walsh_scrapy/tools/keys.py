@@ -73,8 +73,9 @@ def write_new_key(name: str) -> str:
                 path.unlink(missing_ok=True)
                 raise
     except FileExistsError:
-        problem = f"{name} already exists, and keys are never overwritten: name a new file"
-        raise CommandError(problem) from None
+        raise CommandError(
+            f"{name} already exists, and keys are never overwritten: name a new file"
+        ) from None
     except (OSError, ValueError) as error:
         raise CommandError(f"{name} cannot be written: {words_of(error)}") from None
     return key.public.thumbprint

@@ -108,17 +108,16 @@ class SourcesFile:
 
     def _append(self, sources: Sequence[Source]) -> None:
         """Write sources at the end of the file, without changing a byte before them."""
-        file = self._file
         body = self._body
         pages = [source.url for source in sources if source.kind != "feed"]
         if pages and self._extension == ".txt":
             raise CommandError(
-                f"{file}: a .txt file can only have feeds, but {pages[0]} has the kind 'llms'; use "
-                "a .toml file"
+                f"{self._file}: a .txt file can only have feeds, but {pages[0]} has the kind "
+                "'llms'; use a .toml file"
             )
         if self._extension not in (".toml", ".txt"):
             listing = ", ".join(f"{source.url} (kind {source.kind!r})" for source in sources)
-            raise CommandError(f"{file} must be changed by hand; add: {listing}")
+            raise CommandError(f"{self._file} must be changed by hand; add: {listing}")
         expected = [placed.source for placed in self._parse(body)]
         line_end = "\r\n" if b"\r\n" in body else "\n"
         text = body.decode()
@@ -138,6 +137,6 @@ class SourcesFile:
             is_declared = False
         if not is_declared:
             lines = " ".join("".join(blocks).split())
-            raise CommandError(f"{file} must be changed by hand; add: {lines}")
-        with Output(str(file), replaces=True).open() as output:
+            raise CommandError(f"{self._file} must be changed by hand; add: {lines}")
+        with Output(str(self._file), replaces=True).open() as output:
             output.write(text.encode())

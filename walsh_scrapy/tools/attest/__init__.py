@@ -139,13 +139,12 @@ def _build_table(attestation: Attestation) -> Iterator[dict[str, Any]]:
     """Yield the lines of the table: each row, with its findings and with what is not shown."""
     for row in attestation.rows:
         verdict = row["verdict"]
-        problem = "broken" if verdict == Verdict.BROKEN else None
         yield {
             "row": row["row"],
             "verdict": verdict,
             "count": row["shown"],
             "requirement": row["requirement"],
-            "problem": problem,
+            "problem": "broken" if verdict == Verdict.BROKEN else None,
         }
         for finding in row["findings"]:
             first = finding["first"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -100,6 +100,15 @@ class MayfetchSpider(DeclaringSpider):
         self._outcomes[url] = None if isinstance(error, ProbePassed) else error
 
 
+class _Decision(NamedTuple):
+    """Whether a URL is allowed."""
+
+    allowed: bool | None  #: None if it is undecided
+    gate: str | None  #: the gate that denies the URL, or cannot decide
+    reason: str
+    opens_at: float = 0.0  #: the epoch second from which an allowed URL may be requested
+
+
 class Explainer:
     """Answers from the state database and the outcomes of the probes.
 
@@ -123,19 +132,19 @@ class Explainer:
         options = self._context.options
         host = self._context.host(url)
         file = self._robots_cache.find(origin_of(url), url)
-        allowed, gate, reason, opens_at = self._decide(url, file, now)
+        decision = self._decide(url, file, now)
         times = self._context.state.hosts.find(host).times
         min_delay = max(options.min_interval, self._context.project_delays.delay_of(host))
         delay = times.delay_with(delay_after(min_delay, file.interval(now) if file else 0.0))
-        ready_at = max(times.ready_at(delay), opens_at, now)
-        is_shown = file is not None and gate in (None, "robots")
+        ready_at = max(times.ready_at(delay), decision.opens_at, now)
+        is_shown = file is not None and decision.gate in (None, "robots")
         return Answer(
             url=url,
             bot=options.ua_token,
-            allowed=allowed,
-            gate=gate,
-            reason=reason,
-            allowed_from=ready_at if allowed and opens_at > now else None,
+            allowed=decision.allowed,
+            gate=decision.gate,
+            reason=decision.reason,
+            allowed_from=ready_at if decision.allowed and decision.opens_at > now else None,
             robots=build_robots_answer(file, url, options.ua_token, now)
             if file and is_shown
             else None,
@@ -146,36 +155,34 @@ class Explainer:
             next_request_at=ready_at,
         )
 
-    def _decide(
-        self, url: str, file: RobotsFile | None, now: float
-    ) -> tuple[bool | None, str | None, str, float]:
-        """Return whether a URL is allowed, the gate that denies it, the reason, and from when."""
+    def _decide(self, url: str, file: RobotsFile | None, now: float) -> _Decision:
+        """Return whether a URL is allowed, by the blocklist, the probe and robots.txt."""
         if problem := find_url_problem(url):
-            return None, "url", problem, 0.0
+            return _Decision(None, "url", problem)
         if self._blocklist_cache.blocks(url):
-            return False, "blocklist", self._describe_blocklist(url), 0.0
+            return _Decision(False, "blocklist", self._describe_blocklist(url))
         if self._needs_blocklist:
-            return None, "blocklist", self._describe_blocklist(url), 0.0
+            return _Decision(None, "blocklist", self._describe_blocklist(url))
         error = self._outcomes.get(url)
         if isinstance(error, Denied) and error.gate != "robots":
-            return False, error.gate, error.reason, 0.0
+            return _Decision(False, error.gate, error.reason)
         is_deferred = isinstance(error, RequestDeferred)
         if error is not None and not isinstance(error, Denied) and not is_deferred:
             reason = reason_of(error, url)
-            return False if isinstance(error, IgnoreRequest) else None, "project", reason, 0.0
+            return _Decision(False if isinstance(error, IgnoreRequest) else None, "project", reason)
         if file is None and isinstance(error, Denied):
-            return False, "robots", error.reason, 0.0
+            return _Decision(False, "robots", error.reason)
         if file is None:
             cause = f": {error}" if is_deferred else self._remedy
-            return None, "robots", f"no current copy of {robots_url(url)}{cause}", 0.0
+            return _Decision(None, "robots", f"no current copy of {robots_url(url)}{cause}")
         verdict = file.rules.verdict(url)
         if not file.allows(url):
-            return None if file.is_deferred else False, "robots", file.why(verdict), 0.0
+            return _Decision(None if file.is_deferred else False, "robots", file.why(verdict))
         opens_at = now + file.closed_for(now)
         if isinstance(error, RequestDeferred) and not isinstance(error, StillDue):
             until = max(opens_at, error.until)
-            return True, None, f"from {format_moment(until)}: {error}", until
-        return True, None, file.why(verdict), opens_at
+            return _Decision(True, None, f"from {format_moment(until)}: {error}", until)
+        return _Decision(True, None, file.why(verdict), opens_at)
 
     def _describe_blocklist(self, url: str) -> str:
         if not self._blocklist_cache.has_list:

@@ -175,8 +175,12 @@ def _list(
 
 def _count_sources(state: State) -> Counter[str | None]:
     """Return the number of declared sources by problem, with None for no problem."""
-    columns = "problem, count(*) AS number"
-    rows = state.rows("readable_sources", columns=columns, where="is_declared", group_by="problem")
+    rows = state.rows(
+        "readable_sources",
+        columns="problem, count(*) AS number",
+        where="is_declared",
+        group_by="problem",
+    )
     return Counter({row["problem"]: row["number"] for row in rows})
 
 
