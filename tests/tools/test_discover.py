@@ -166,7 +166,7 @@ CASES = {
         {"/feed": redirect("http://rss.example/feed")},
         ["/feed"],
         ("feed", "Feed"),
-        ["(by redirect, at http://rss.example/feed)"],
+        ["(redirected to http://rss.example/feed)"],
     ),
     # A server that has no markdown gives its feed, and is asked once.
     "strict.example/feed": ({"/feed": strict}, ["/feed"], ("feed", "Feed"), []),

@@ -61,7 +61,7 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
     (row,) = map(json.loads, on_state("hosts", "--json").stdout.splitlines())
     assert (row["host"], row["operator_delay"], row["problem"]) == ("blog.example", 7200.0, None)
     assert (
-        "each request may be for robots.txt again"
+        "may be for robots.txt"
         in on_state("hosts", "delay", "blog.example", "1d", "--because", "a relaunch").stdout
     )
     (row,) = map(json.loads, on_state("hosts", "--json").stdout.splitlines())

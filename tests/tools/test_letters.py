@@ -108,7 +108,7 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     world.check_letters()
     text = "\n".join(each.text for each in world.letters)
     denied = ("denied by blocklist", "line 3: Disallow: /private")
-    for words in (*denied, "ended that hold", "on our blocklist", "was killed", "redirected to"):
+    for words in (*denied, "ended the hold", "on our blocklist", "was killed", "redirected to"):
         assert words in text
 
 

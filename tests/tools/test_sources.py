@@ -243,7 +243,7 @@ def test_sources_that_fail_for_long_are_chosen(walsh, declare, state_url):
 
 
 @pytest.mark.parametrize(
-    ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entries")]
+    ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entry")]
 )
 def test_an_empty_list_says_what_it_was_about(walsh, declare, option, sentence):
     declare(A)

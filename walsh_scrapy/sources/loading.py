@@ -105,7 +105,7 @@ def repetition_warnings(places: Sequence[str]) -> list[str]:
     if not places:
         return []
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-    return [f"declared more than once, which has no effect: {', '.join(places[:3])}{more}"]
+    return [f"declared more than once, and visited once: {', '.join(places[:3])}{more}"]
 
 
 def log_warnings(file: Path, warnings: Iterable[str]) -> None:

@@ -98,8 +98,8 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     line = f"{host}: at most one request every {delay}; {undo}"
     if seconds > MAX_DELAY.total_seconds():
         line += (
-            ". A robots.txt expires after a day, so with a delay of more than 12 h most requests "
-            "will be for robots.txt"
+            ". A robots.txt expires after a day, so with a delay of more than 12 h each request "
+            "may be for robots.txt again"
         )
     return printable(line)
 
