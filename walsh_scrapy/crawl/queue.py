@@ -76,7 +76,7 @@ class Preparation(Protocol):
 class Retries(Protocol):
     """Decides whether a request that was refused is sent again."""
 
-    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+    def record_outcome(self, request: Request, outcome: Response | Exception) -> int | None:
         """Return the number of the next attempt, in which it is sent again; None for no attempt."""
 
 
@@ -403,7 +403,7 @@ class Queue:
         return self._documents.response_of(delivery, outcome)
 
     def _next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
-        return None if self._retries is None else self._retries.next_attempt(request, outcome)
+        return None if self._retries is None else self._retries.record_outcome(request, outcome)
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:

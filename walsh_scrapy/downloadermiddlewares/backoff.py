@@ -67,7 +67,7 @@ class BackoffMiddleware(Component):
         # A cached 429 or 503 says nothing about now.
         if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
             return response
-        attempt = self.next_attempt(request, response)
+        attempt = self.record_outcome(request, response)
         return response if attempt is None else _build_retry(request, attempt)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
@@ -75,9 +75,9 @@ class BackoffMiddleware(Component):
         if request.meta.get("dont_retry") == NOT_REACHED:
             del request.meta["dont_retry"]
         if rank_of(request) is Rank.TARGET and ticket_of(request).reached:
-            self.next_attempt(request, exception)
+            self.record_outcome(request, exception)
 
-    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+    def record_outcome(self, request: Request, outcome: Response | Exception) -> int | None:
         """Return the number of the next retry of a request, or None if it is not retried.
 
         Every request is retried after a 429 or 503. A request for robots.txt is also retried after

@@ -28,7 +28,7 @@ from walsh_scrapy.crawl.ticket import (
     visit_of,
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.metadata.entries import (
     DocumentKeys,
     EntryKeys,
@@ -251,7 +251,7 @@ class DocumentItems:
     def accept(self, item: object) -> bool:
         """Return True if an item has the fields of the schema only; else log it (R6)."""
         try:
-            check(item)
+            check_item(item)
         except InvalidItem as error:
             self._invalid_count += 1
             if self._invalid_count <= MAX_LOGGED_ITEMS:
