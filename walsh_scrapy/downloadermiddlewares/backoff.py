@@ -49,7 +49,7 @@ class BackoffMiddleware(Component):
         self._hosts = crawl.hosts
         self._streaks = Streaks()
         self._project = ProjectRetries(crawl.crawler)
-        self._has_warned = False  # that the project's choice of retries is ignored
+        self._has_warned = False  # the log says that the project's choice of retries is ignored
         self._queue.retry_by(self)
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
@@ -78,13 +78,11 @@ class BackoffMiddleware(Component):
             self.record_outcome(request, exception)
 
     def record_outcome(self, request: Request, outcome: Response | Exception) -> int | None:
-        """Return the number of the next retry of a request, or None if it is not retried.
+        """Record the outcome of a request, and return the number of its next retry, or None.
 
         Every request is retried after a 429 or 503. A request for robots.txt is also retried after
-        any other server error, and if a reachable host sent no response.
-
-        The caller sends the retry. This method records the failure, puts its effect into the log
-        and the stats, and defers the other requests of the host after too many failures.
+        any other server error, and if a reachable host sent no response. The caller sends the
+        retry. After too many failures in a row, the other requests of the host are deferred here.
         """
         host = host_of(request.url)
         rank = rank_of(request)
@@ -142,7 +140,7 @@ class BackoffMiddleware(Component):
         status: int | None = None,
         chosen: ChosenRetries | None = None,
     ) -> int | None:
-        """Return the number of the next retry after a failure, or None to give up.
+        """Log and count a failure, and return the number of the next retry, or None to give up.
 
         ``failure`` is a verb phrase for the log, such as "answered 429"; ``reason`` is Scrapy's
         name of the failure in the stats. ``status`` is 429 or 503 after a refusal.
