@@ -25,7 +25,7 @@ from walsh_scrapy.items import (
     InvalidItem,
     JsonLinesExporter,
     XmlExporter,
-    check,
+    check_item,
 )
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
 
@@ -76,8 +76,8 @@ def test_the_schema_is_sound_closed_and_knows_every_column():
 
 @pytest.mark.parametrize("item", [GOOD, BARE, good(note="n" * 500, section="s", language="en")])
 def test_metadata_is_accepted(item):
-    check(item)
-    check(ItemAdapter(item).asdict())
+    check_item(item)
+    check_item(ItemAdapter(item).asdict())
 
 
 TOO_LONG = {
@@ -106,7 +106,7 @@ TOO_LONG = {
 def test_a_value_outside_the_schema_is_refused_with_a_sentence(changes):
     (name,) = changes
     with pytest.raises(InvalidItem, match=rf"is refused: {name} must be .*\.$") as caught:
-        check(good(**changes))
+        check_item(good(**changes))
     assert len(str(caught.value)) < 600
 
 
@@ -114,41 +114,41 @@ def test_a_value_outside_the_schema_is_refused_with_a_sentence(changes):
 @cases("time")
 def test_times_are_rfc_3339_in_utc(name, time):
     with pytest.raises(InvalidItem, match=f"{name} must be a time"):
-        check(good(**{name: time}))
+        check_item(good(**{name: time}))
 
 
 @pytest.mark.parametrize("name", ["body", "summary", "content", "description", "key", 5])
 def test_no_other_field_exists(name):
     with pytest.raises(InvalidItem, match="field "):
-        check(ItemAdapter(GOOD).asdict() | {name: "x"})
+        check_item(ItemAdapter(GOOD).asdict() | {name: "x"})
     assert not hasattr(EntryItem, "body")
 
 
 def test_an_item_of_attrs_is_checked_as_any_other():
     made = attr.make_class("Entry", COLUMNS)
-    check(made(**GOOD.to_dict()))
+    check_item(made(**GOOD.to_dict()))
     with pytest.raises(InvalidItem, match="kind"):
-        check(made(**GOOD.to_dict() | {"kind": "page"}))
+        check_item(made(**GOOD.to_dict() | {"kind": "page"}))
 
 
 def test_a_missing_field_and_objects_that_are_no_items():
     columns = ItemAdapter(GOOD).asdict()
     del columns["note"]
     with pytest.raises(InvalidItem, match="note"):
-        check(columns)
+        check_item(columns)
     for thing in (None, "text", 5, [GOOD], b""):
         with pytest.raises(InvalidItem, match="not an item"):
-            check(thing)
+            check_item(thing)
 
 
 def test_a_stored_item_has_the_default_of_a_field_that_is_newer():
     stored = ItemAdapter(GOOD).asdict()
-    assert EntryItem.of_stored({**stored, "note": "n"}) == good(note="n")
+    assert EntryItem.from_stored({**stored, "note": "n"}) == good(note="n")
     del stored["note"], stored["authors"]
-    assert EntryItem.of_stored(stored) == good(authors=[])
+    assert EntryItem.from_stored(stored) == good(authors=[])
     for odd, values in (("body", {**stored, "body": "All of it"}), ("kind", {"source": "x"})):
         with pytest.raises(InvalidItem, match=f"field {odd}"):
-            EntryItem.of_stored(values)
+            EntryItem.from_stored(values)
 
 
 STRINGS = (
@@ -179,7 +179,7 @@ LISTS = (
 
 def is_refused(thing):
     try:
-        check(thing)
+        check_item(thing)
     except InvalidItem:
         return True
     return False
@@ -223,12 +223,14 @@ def test_the_schema_has_only_keywords_that_the_compiler_knows():
 
 def test_an_item_of_a_feed_carries_its_keys_beside_its_columns():
     entry = FeedEntry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), *KEYS)
-    item = EntryItem.of_feed(entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/")
+    item = EntryItem.from_entry(
+        entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/"
+    )
     assert (item.key, item.page_key, item.title_key) == KEYS
     assert list(ItemAdapter(item).asdict()) == COLUMNS
     assert (item.kind, item.source_title, item.language) == ("feed", "Blog", "en")
     assert (item.authors, item.tags) == (["Jo"], ["t"])
-    check(replace(item, first_seen="2026-05-24T00:00:00Z"))
+    check_item(replace(item, first_seen="2026-05-24T00:00:00Z"))
     for twin in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
         assert (twin, twin.key, twin.page_key, twin.title_key) == (item, *KEYS)
 

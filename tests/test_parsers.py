@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scrapy import Request
 
 from tests.wire.test_http1 import REFUSALS, read
-from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.metadata.alternates import (
     MOST_FEEDS,
     declared_feeds,
@@ -253,10 +253,10 @@ def _assert_metadata(found, kind, body):
         for text in (entry.title, entry.section, entry.note, *entry.authors, *entry.tags):
             assert text is None or (text and text == " ".join(text.split()))
             assert not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text or "")
-        item = EntryItem.of_feed(entry, feed=found, source=URL, kind=kind)
+        item = EntryItem.from_entry(entry, feed=found, source=URL, kind=kind)
         json.dumps(item.to_dict(), ensure_ascii=False).encode()
         with suppress(InvalidItem) if kind == "feed" else nullcontext():
-            check(replace(item, first_seen="2026-05-23T00:00:00Z"))
+            check_item(replace(item, first_seen="2026-05-23T00:00:00Z"))
     if kind == "llms":
         assert len({entry.key for entry in found.entries}) == len(found.entries)
     assert_bounded(found, body, 300)

@@ -40,10 +40,12 @@ class DownloadHandler(BaseDownloadHandler):
 
     With ``WALSH_SERIAL`` the process has at most one connection open. A host without a valid
     certificate gets no request (``BadCertificate``). Host and the identity headers are set here,
-    because a project's middleware may change them after ours have set them.
+    because a project's middleware may change them after IdentityMiddleware.
     """
 
-    lazy = True  # the settings are checked first: Scrapy only logs an error of a handler
+    # Made for the first request, after the settings were checked: of an error before that, Scrapy
+    # would only log that the handler is not available.
+    lazy = True
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
@@ -119,7 +121,7 @@ class DownloadHandler(BaseDownloadHandler):
         stream = await self._network.connect(endpoint, public_only=ticket.public_only)
         exchange = HttpExchange(stream)
         try:
-            self._seconds_left(url, ticket)
+            self._seconds_left(url, ticket)  # raises TooLate
             message = message_of(request, url, endpoint, self._last.of(request, url))
             started = self._clock.monotonic()
             note(request, sent=started, stalled=stalls.stalled())

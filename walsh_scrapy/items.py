@@ -65,7 +65,7 @@ class EntryItem(_EntryKeys):
         return dict(zip(_NAMES, _values(self), strict=True))
 
     @classmethod
-    def of_stored(cls, values: Mapping[str, Any]) -> Self:
+    def from_stored(cls, values: Mapping[str, Any]) -> Self:
         """Return an item that was stored in the state.
 
         A field that was added since then gets its default. Raises InvalidItem for an unknown field,
@@ -77,7 +77,7 @@ class EntryItem(_EntryKeys):
             raise InvalidItem(_describe_problem([], values)) from None
 
     @classmethod
-    def of_feed(cls, entry: FeedEntry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
+    def from_entry(cls, entry: FeedEntry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
         """Return the item for one entry of `feed`.
 
         `source` is the declared URL, `kind` is "feed" or "llms". `first_seen` stays None until the
@@ -140,7 +140,7 @@ class XmlExporter(XmlItemExporter):
         return "" if value is None else super().serialize_field(field, name, value)
 
 
-def check(item: object) -> None:
+def check_item(item: object) -> None:
     """Raise InvalidItem unless an item fits `entry.schema.json` (R6).
 
     An item does not fit if a field is missing, unknown or has a value that the schema does not

@@ -58,7 +58,7 @@ class FeedsSpider(SourcesSpider):
         feed = await self.read(document)
         yield feed
         for entry in feed.entries:
-            yield EntryItem.of_feed(entry, feed=feed, source=source.url)
+            yield EntryItem.from_entry(entry, feed=feed, source=source.url)
 
 
 class LlmsSpider(SourcesSpider):
@@ -120,7 +120,7 @@ class LlmsSpider(SourcesSpider):
             return
         yield links
         for entry in links.entries:
-            yield EntryItem.of_feed(entry, feed=links, source=source.url, kind="llms")
+            yield EntryItem.from_entry(entry, feed=links, source=source.url, kind="llms")
 
     def _request_next(self, source: Source, llmstxt: str, remaining: tuple[str, ...]) -> Request:
         if remaining:

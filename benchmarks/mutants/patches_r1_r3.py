@@ -55,7 +55,7 @@ if request.url.endswith("/robots.txt"):
         Patch(_GATE, "RobotsMiddleware._check_rules", "if not verdict.allowed:", "if False:"),
     )),
     Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
-        Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",
+        Patch(_ROBOTSTXT, "Rules.verdict", "allowed = is_allowed and index is None",
               "allowed = True"),
     )),
     _of_key("other-port", "uses the robots.txt of another port",
@@ -81,16 +81,22 @@ paths = paths.replace("$", "%24")
     if "$" in paths:"""),
     )),
     Mutant("whole-path", "R2", "a rule is the whole path, not a prefix", (
-        Patch(_MATCHING, "PathRules.rank", "prefixes.get(path[:length], 0)",
-              "prefixes.get(path, 0)"),
+        Patch(_MATCHING, "RuleIndex.longest", "self.prefixes.get(path[:length], 0)",
+              "self.prefixes.get(path, 0)"),
     )),
     Mutant("first-match", "R2", "the first rule that matches decides, not the longest", (
-        Patch(_MATCHING, "patterns_of", 'ranks = [2 * length + (key != "") '
-              "for length, (key, _) in zip(lengths, rules, strict=True)]", """\
-ranks = [
-        2 * (len(rules) - number) + (key != "") if length else 0
-        for number, (length, (key, _)) in enumerate(zip(lengths, rules, strict=True))
-    ]"""),
+        Patch(_ROBOTSTXT, "Rules.verdict",
+              "rule = deciding_rule(self._allows, self._disallows, target)", """\
+spans = _distinct([line.rules for line in self._user_agents])
+            decisions = (
+                deciding_rule(
+                    RuleIndex.of([path] * allow, allow=True),
+                    RuleIndex.of([path] * (not allow), allow=False),
+                    target,
+                )
+                for allow, path in _rules_in(self._text, spans)
+            )
+            rule = next((decision for decision in decisions if decision), None)"""),
     )),
     Mutant("first-group", "R2", "groups that name us are not merged", (
         Patch(_ROBOTSTXT, "RobotsTxt.rules_for", "if line.name == name))",

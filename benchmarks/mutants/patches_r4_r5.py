@@ -174,7 +174,7 @@ forgotten = hosts.update().values(hold_until=0.0)
               "in_flight_until=0.0, refusals=0)"),
     )),
     Mutant("endless", "R5", "tries fifty times", (
-        Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.next_attempt",
+        Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.record_outcome",
               "retries = self._context.options.max_retries", "retries = 50"),
     )),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from benchmarks.mutants.mutant import Mutant, Patch
 _SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
 _MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
 _SPIDERS: Final = "walsh_scrapy/spiders.py"
-_ITEM: Final = "yield EntryItem.of_feed(entry, feed=feed, source=source.url)"
+_ITEM: Final = "yield EntryItem.from_entry(entry, feed=feed, source=source.url)"
 _OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
 #: Lets every request pass that a spider makes.
 _UNSCOPED: Final = Patch(

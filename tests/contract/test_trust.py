@@ -312,7 +312,7 @@ BODIES = {
         )
         yield feed
         for entry in feed.entries:
-            yield EntryItem.of_feed(entry, feed=feed, source=source.url, kind="llms")
+            yield EntryItem.from_entry(entry, feed=feed, source=source.url, kind="llms")
         for number in range(9):
             yield EntryItem(kind="llms", source=source.url, title="x" * 301, section=str(number))
 """,

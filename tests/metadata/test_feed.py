@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import cases
-from walsh_scrapy.items import EntryItem, check
+from walsh_scrapy.items import EntryItem, check_item
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
 
@@ -406,9 +406,9 @@ def test_titles_that_are_too_long_are_cut_and_no_entry_is_left_out():
     feed = read(f"<rss><channel>{prose}<item>{prose}<guid>1</guid></item></channel></rss>")
     for title in (feed.title, feed.entries[0].title):
         assert title == "word " * 59 + "word…"
-    kept = EntryItem.of_feed(feed.entries[0], feed=feed, source=URL)
+    kept = EntryItem.from_entry(feed.entries[0], feed=feed, source=URL)
     kept.first_seen = "2026-05-24T00:00:00Z"
-    check(kept)
+    check_item(kept)
 
 
 # --- dates, as feeds carry them

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import cases
-from walsh_scrapy.items import EntryItem, check
+from walsh_scrapy.items import EntryItem, check_item
 from walsh_scrapy.metadata import llmstxt
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.llmstxt import parse_llms
@@ -84,10 +84,10 @@ def test_every_entry_has_its_page_as_key():
 
 def test_an_item_of_a_link_has_its_section_and_note():
     feed = parse("# T\n\n## S\n\n- [a](b): c")
-    item = EntryItem.of_feed(feed.entries[0], feed=feed, source=URL, kind="llms")
+    item = EntryItem.from_entry(feed.entries[0], feed=feed, source=URL, kind="llms")
     assert (item.kind, item.source_title, item.section, item.note) == ("llms", "T", "S", "c")
     assert item.key == feed.entries[0].key
-    check(replace(item, first_seen=FIRST_SEEN))
+    check_item(replace(item, first_seen=FIRST_SEEN))
 
 
 # --- links

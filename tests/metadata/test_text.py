@@ -82,7 +82,7 @@ def test_an_item_has_no_address_and_no_credential_in_its_titles():
          "At https://blog.example/@jo.example/1?token=…&a=b"),
         ("React 19 @ home, 1 = 1", "React 19 @ home, 1 = 1"),
     ):  # fmt: skip
-        item = EntryItem.of_feed(
+        item = EntryItem.from_entry(
             feed.entries[0]._replace(title=title), feed=replace(feed, title=title), source=url
         )
         assert (item.title, item.source_title) == (kept, kept)

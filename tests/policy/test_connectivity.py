@@ -31,15 +31,15 @@ def test_whose_failure_it_is(events, faults, is_offline):
         if event == PROOF:
             connectivity.prove(1.0)
         else:
-            found.append(connectivity.fault_of(*event))
+            found.append(connectivity.record_failure(*event))
     assert found == faults
     assert connectivity.is_offline is is_offline
 
 
 def test_a_proof_of_another_run_decides_about_its_source_alone():
     connectivity = Connectivity()
-    assert connectivity.fault_of("lame.example", DOUBT, was_proven=True) == "host"
-    assert connectivity.fault_of("other.example", DOUBT) == "unknown"
+    assert connectivity.record_failure("lame.example", DOUBT, was_proven=True) == "host"
+    assert connectivity.record_failure("other.example", DOUBT) == "unknown"
     assert connectivity.is_offline
 
 

@@ -48,7 +48,7 @@ def visit(state):
         feed = parse(text.encode(), url=source, content_type=None, source=source)
         found = DocumentItems(request, context, Response(source, headers=headers))
         for entry in feed.entries:
-            found.add(EntryItem.of_feed(entry, feed=feed, source=source, kind=kind))
+            found.add(EntryItem.from_entry(entry, feed=feed, source=source, kind=kind))
         record = SourceRecord(url=source, kind=kind, outcome="fetched", format="rss20")
         records = found.build_records()
         if source not in sources:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Retries(Protocol):
     """Decides whether a request that was refused is sent again."""
 
-    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+    def record_outcome(self, request: Request, outcome: Response | Exception) -> int | None:
         """Return the number of the next attempt, in which it is sent again; None for no attempt."""
 
 
@@ -152,4 +152,4 @@ class Fetcher:
         return self._documents.response_of(delivery, outcome)
 
     def _next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
-        return None if self._retries is None else self._retries.next_attempt(request, outcome)
+        return None if self._retries is None else self._retries.record_outcome(request, outcome)

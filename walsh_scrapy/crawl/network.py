@@ -239,7 +239,7 @@ class Network:
         """Return whose failure it is; end the crawl if it is this machine's."""
         is_doubtful = blame == "either" and not self._connectivity.is_decided
         was_proven = is_doubtful and self._was_proven_since_visit(host)
-        fault = self._connectivity.fault_of(host, blame, was_proven=was_proven)
+        fault = self._connectivity.record_failure(host, blame, was_proven=was_proven)
         if fault == "machine":
             self._engine.machine_failed(why)
         return fault

@@ -55,7 +55,7 @@ class BackoffMiddleware(Component):
         self._hosts = crawl.hosts
         self._streaks = Streaks()
         self._project = ProjectRetries(crawl.crawler)
-        self._has_warned = False  # that the project's choice of retries is ignored
+        self._has_warned = False  # the log says that the project's choice of retries is ignored
         crawl.fetcher.retry_by(self)
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
@@ -73,7 +73,7 @@ class BackoffMiddleware(Component):
         # A cached 429 or 503 says nothing about now.
         if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
             return response
-        attempt = self.next_attempt(request, response)
+        attempt = self.record_outcome(request, response)
         return response if attempt is None else _build_retry(request, attempt)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
@@ -81,16 +81,14 @@ class BackoffMiddleware(Component):
         if request.meta.get("dont_retry") == NOT_REACHED:
             del request.meta["dont_retry"]
         if rank_of(request) is Rank.TARGET and ticket_of(request).reached:
-            self.next_attempt(request, exception)
+            self.record_outcome(request, exception)
 
-    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
-        """Return the number of the next retry of a request, or None if it is not retried.
+    def record_outcome(self, request: Request, outcome: Response | Exception) -> int | None:
+        """Record the outcome of a request, and return the number of its next retry, or None.
 
         Every request is retried after a 429 or 503. A request for robots.txt is also retried after
-        any other server error, and if a reachable host sent no response.
-
-        The caller sends the retry. This method records the failure, puts its effect into the log
-        and the stats, and defers the other requests of the host after too many failures.
+        any other server error, and if a reachable host sent no response. The caller sends the
+        retry. After too many failures in a row, the other requests of the host are deferred here.
         """
         host = host_of(request.url)
         rank = rank_of(request)
@@ -145,7 +143,7 @@ class BackoffMiddleware(Component):
         status: int | None = None,
         chosen: ChosenRetries | None = None,
     ) -> int | None:
-        """Return the number of the next retry after a failure, or None to give up.
+        """Log and count a failure, and return the number of the next retry, or None to give up.
 
         ``failure`` is a verb phrase for the log, such as "answered 429"; ``reason`` is Scrapy's
         name of the failure in the stats. ``status`` is 429 or 503 after a refusal.

@@ -35,9 +35,13 @@ _NUMBER: Final = re.compile(
 )
 #: The seconds of each unit that servers write.
 _UNITS: Final = {
-    **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+    unit: seconds
+    for units, seconds in (
+        (("", "s", "sec", "secs", "second", "seconds"), 1),
+        (("m", "min", "mins", "minute", "minutes"), 60),
+        (("h", "hr", "hrs", "hour", "hours"), 3600),
+    )
+    for unit in units
 }
 _ROUND_UP: Final = Context(prec=28, rounding=ROUND_CEILING, traps=[])
 #: Larger numbers are cut to this one, which is more than the milliseconds of any moment.

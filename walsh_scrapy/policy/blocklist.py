@@ -65,8 +65,8 @@ class Entry:
     @property
     def why(self) -> str:
         """Why the domain gets no request, as a sentence without a full stop."""
-        day, reason = self.added or "an unknown day", self.reason or "no reason"
-        return f"{self.domain} opted out on {day}: {reason}"
+        day = self.added or "an unknown day"
+        return f"{self.domain} opted out on {day}: {self.reason or 'no reason'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +200,11 @@ def _read_entries(body: bytes, name: str) -> list[LocalEntry]:
     entries = []
     for number, line in enumerate(_LINE_END.split(text), 1):
         before, _, behind = line.partition("#")
-        domain, reason = before.strip(), behind.strip()
+        domain = before.strip()
         if not domain:
             continue
-        entry = _entry_of({"domain": domain, "reason": reason}) if is_domain(domain) else None
+        item = {"domain": domain, "reason": behind.strip()}
+        entry = _entry_of(item) if is_domain(domain) else None
         if entry is None:
             raise InvalidBlocklist(
                 f"line {number}: {domain[:80]!r} is not a host name (write one per line, without "
@@ -249,7 +250,8 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
 def _entry_of(item: dict[str, Any]) -> Entry | None:
     """Return the entry of an item, whose domain is a string; None if it is not a host name."""
     domain: str = item["domain"]
-    added, reason = _display(item.get("added")), _display(item.get("reason"))
+    added = _display(item.get("added"))
+    reason = _display(item.get("reason"))
     if _PLAIN_DOMAIN.fullmatch(domain) and len(domain) <= 253:
         return Entry(domain, added, reason)
     if ":" in domain:

@@ -50,7 +50,7 @@ class Connectivity:
         """Whether failures from now on are the fault of the hosts."""
         return self.proven_at is not None or self._has_failed_host
 
-    def fault_of(self, host: str, blame: Blame, *, was_proven: bool = False) -> Fault:
+    def record_failure(self, host: str, blame: Blame, *, was_proven: bool = False) -> Fault:
         """Record that a host could not be reached, and return whose fault it is.
 
         ``was_proven`` is True if another run has seen the network work since the last visit of the

@@ -209,7 +209,8 @@ def move_after_document(
     if (targets[-1] if targets else requested) == declared:
         return None
     if targets and _is_https_upgrade(requested, targets[0]):
-        current, targets = Move(targets[0], now, is_settled=True), targets[1:]
+        current = Move(targets[0], now, is_settled=True)
+        targets = targets[1:]
         if previous and previous.to == current.to:  # keep the onward move of an earlier visit
             current = replace(current, onward=previous.onward)
     if current is None:

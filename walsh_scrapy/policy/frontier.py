@@ -145,7 +145,8 @@ class Frontier(Generic[T]):
 
         A request that could not be sent yet and comes back (``is_back``) is treated as the oldest.
         """
-        state, order = self._host(host), next(self._order)
+        state = self._host(host)
+        order = next(self._order)
         heapq.heappush(state.requests, (rank, -priority, -order if is_back else order, item))
         self._size += 1
         self._place(state)
@@ -295,7 +296,8 @@ class Frontier(Generic[T]):
 
     def _put(self, host: _Host[T], lane: _Lane, key: float) -> None:
         self._ready += (lane in _READY) - (host.lane in _READY)
-        host.lane, host.version = lane, next(self._order)
+        host.lane = lane
+        host.version = next(self._order)
         if lane in self._heaps:
             entry = (key, not host.is_touched, host.version, host)
             heapq.heappush(self._heaps[lane], entry)

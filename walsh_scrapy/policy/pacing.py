@@ -232,7 +232,8 @@ class HostTimes:
         if exchange.unreachable:
             times = replace(times, unreachable=times.unreachable + 1)
             return times.held(now, Hold(unreachable_hold(times.unreachable), "unreachable"))
-        status, retry_after = exchange.status, exchange.retry_after
+        status = exchange.status
+        retry_after = exchange.retry_after
         if status:
             times = replace(times, unreachable=0)
         is_refused = is_refusal(status, for_robots=exchange.for_robots)
@@ -285,10 +286,10 @@ class HostTimes:
 
     def _with_end(self, exchange: Exchange, max_delay: float, now: float) -> HostTimes:
         """Return the times with the end of an exchange, and the delay from then on."""
-        errors, status = self.server_errors, exchange.status
-        if status in SERVER_ERRORS:
+        errors = self.server_errors
+        if exchange.status in SERVER_ERRORS:
             errors += 1
-        elif is_good(status):
+        elif is_good(exchange.status):
             errors = 0
         delay = slowed(exchange.delay, errors, max_delay)
         return replace(
@@ -339,7 +340,8 @@ class Streaks:
             self._hosts.pop(host, None)
             return
         streak = self._hosts[host]
-        streak.timeouts, streak.is_slow = 0, False
+        streak.timeouts = 0
+        streak.is_slow = False
         if is_refusal(status, for_robots=rank is Rank.ROBOTS):
             streak.refusals[rank] += 1
         elif not is_redirect(status):
@@ -351,9 +353,12 @@ class Streaks:
         self, host: str, rank: Rank, *, timed_out: bool, is_slow: bool = False
     ) -> None:
         """Record a request without a response. For robots.txt this is a refusal."""
-        self._hosts[host].timeouts += timed_out
-        self._hosts[host].is_slow = is_slow
-        self._hosts[host].refusals[rank] += is_refusal(0, for_robots=rank is Rank.ROBOTS)
+        streak = self._hosts[host]
+        streak.is_slow = is_slow
+        if timed_out:
+            streak.timeouts += 1
+        if is_refusal(0, for_robots=rank is Rank.ROBOTS):
+            streak.refusals[rank] += 1
 
     def refusals(self, host: str, rank: Rank | None = None) -> int:
         """Return how many requests a host refused in a row; ``rank`` counts only these requests."""

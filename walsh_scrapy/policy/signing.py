@@ -225,7 +225,8 @@ def directory_fields(
     """
     created = int(now) - BACKDATED
     digest = content_digest(body)
-    inputs, signatures = [], []
+    inputs = []
+    signatures = []
     for number, key in enumerate(keys, 1):
         label = f"sig{number}"
         parameters: Parameters = {

@@ -66,11 +66,12 @@ def for_others(text: str) -> str:
     """
     if not any(mark in text for mark in ("@", "%40", "=")):
         return text
-    parts, at = list[str](), 0
+    parts: list[str] = []
+    end = 0
     for url in _URL.finditer(text):
-        parts += _without_addresses(text[at : url.start()]), _without_credentials(url[0])
-        at = url.end()
-    return "".join([*parts, _without_addresses(text[at:])])
+        parts += [_without_addresses(text[end : url.start()]), _without_credentials(url[0])]
+        end = url.end()
+    return "".join([*parts, _without_addresses(text[end:])])
 
 
 def _without_addresses(text: str) -> str:
@@ -84,7 +85,7 @@ def _without_credentials(url: str) -> str:
 
 
 def _hide_value(parameter: re.Match[str]) -> str:
-    name, value = parameter[1], parameter[2]
+    name, value = parameter.groups()
     if _SECRET.search(unquote(name[1:-1])):
         return f"{name}…"
     return name + _ADDRESS_IN_QUERY.sub("…", value)
@@ -128,7 +129,8 @@ def format_seconds(seconds: float) -> str:
         return f"{round(seconds, 1):g} s"
     if seconds == float("inf"):
         return "forever"
-    remaining, parts = round(seconds), list[str]()
+    remaining = round(seconds)
+    parts: list[str] = []
     for unit, size in _STEPS:
         if count := remaining // size:
             parts.append(f"{count} {unit}")
@@ -227,5 +229,6 @@ def shorten(names: tuple[str, ...], max_names: int) -> str:
     >>> shorten(("a", "b", "c", "d"), 2)
     'a, b and 2 more hosts'
     """
-    shown, hidden = ", ".join(names[:max_names]), len(names) - max_names
+    shown = ", ".join(names[:max_names])
+    hidden = len(names) - max_names
     return f"{shown} and {count_of(hidden, 'more host')}" if hidden > 0 else shown

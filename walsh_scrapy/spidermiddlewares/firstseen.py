@@ -28,7 +28,7 @@ from walsh_scrapy.crawl.ticket import (
     visit_of,
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.metadata.entries import (
     DocumentKeys,
     EntryKeys,
@@ -53,11 +53,11 @@ logger = logging.getLogger(__name__)
 #: Items that are handled before the event loop gets a turn, so that a long document does not stop
 #: timers and other responses.
 MAX_ITEMS_AT_ONCE: Final = 250
-#: Bytes that one document may add to the state, as JSON.
+#: The maximum number of bytes that one document adds to the state, as JSON.
 MAX_STORED_BYTES: Final = 8 * 1024 * 1024
 #: Invalid items of one document that are logged one by one; the others are counted.
 MAX_LOGGED_ITEMS: Final = 3
-#: Stands for the document of a visit if the spider does not yield a Feed.
+#: The document of a visit in which the spider yields no Feed.
 EMPTY_FEED: Final = Feed(title=None, language=None, entries=())
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps builds an encoder per item
@@ -71,9 +71,9 @@ class FirstSeenMiddleware(Component):
     ends with the document after which the spider makes no further request for the same source. The
     entries of earlier documents of the visit are committed when they come.
 
-    Start requests are passed on only as fast as the scheduler needs them. Scrapy itself takes all
-    of them at once, and handles no response until then: with a hundred thousand sources that takes
-    hundreds of megabytes, and several seconds in which the first exchange seems to go on.
+    Start requests are passed on only as fast as the scheduler needs them. Scrapy alone would take
+    all of them before it handles the first response. For a hundred thousand sources that takes
+    hundreds of megabytes, and several seconds, which would count as latency of the first host.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -253,7 +253,7 @@ class DocumentItems:
     def accept(self, item: object) -> bool:
         """Return True if an item has the fields of the schema only; else log it (R6)."""
         try:
-            check(item)
+            check_item(item)
         except InvalidItem as error:
             self._invalid_count += 1
             if self._invalid_count <= MAX_LOGGED_ITEMS:

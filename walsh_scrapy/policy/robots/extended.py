@@ -20,8 +20,9 @@ from typing import Final, NamedTuple
 
 from walsh_scrapy.policy.robots.matching import (
     IN_QUERY,
-    UNDECIDED,
     Target,
+    TooCostlyError,
+    WorkLimit,
     matches,
     patterns_of,
     percent_encode,
@@ -166,10 +167,6 @@ _OCTET: Final = re.compile(r"%[0-9A-F]{2}|.", re.DOTALL)
 _RANGE: Final = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
-class _TooCostlyError(Exception):
-    """The verdict on a URL would cost more than `_MAX_WORK`."""
-
-
 def is_version_2(value: str) -> bool:
     """Return True if a Robot-version value is 2.x.
 
@@ -177,16 +174,6 @@ def is_version_2(value: str) -> bool:
     that does not directly follow its User-agent line, because this can only make a group stricter.
     """
     return bool(_VERSION_2.match(value))
-
-
-@dataclass(slots=True)
-class _Work:
-    remaining: int = _MAX_WORK
-
-    def spend(self, cost: int) -> None:
-        self.remaining -= cost
-        if self.remaining < 0:
-            raise _TooCostlyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +200,15 @@ class GlobRule:
         """Whether this is `Disallow: *`, after which no rule is reached."""
         return not self.allow and self.path in ("*", "/*")
 
-    def matches(self, target: Target, work: _Work) -> bool:
-        """Return True if the rule matches a URL. Raises `_TooCostlyError`."""
+    def matches(self, target: Target, work: WorkLimit) -> bool:
+        """Return True if the rule matches a URL. Raises `TooCostlyError`."""
         if "?" in self.path or "[" in self.path:
             return _glob_matches(self.path, target.path, work)
         length = len(target.escaped)
         work.spend(1 + self.anchored.count("*") + length // 128)
-        return len(self.anchored) <= 2 * length + 3 and matches((self.anchored, self.allow), target)
+        if len(self.anchored) > 2 * length + 3:
+            return False
+        return matches(self.anchored, target, allow=self.allow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +224,18 @@ class OrderedRules:
     too_many: bool = False  #: there are more than `_MAX_RULES`, which were not read
 
     @classmethod
-    def of(cls, rules: Sequence[tuple[str, str]]) -> "OrderedRules":
-        """Read (key, path) records; the key is "" for Disallow, an empty path matches nothing."""
+    def of(cls, rules: Sequence[tuple[bool, str]]) -> "OrderedRules":
+        """Read (allow, path) records; an empty path matches nothing."""
         if len(rules) > _MAX_RULES:
             return cls(too_many=True)
-        paths = [(key, path.rstrip(" \t\v\f")) for key, path in rules]
-        patterns = patterns_of([(key, path.replace("$", "%24") + "$") for key, path in paths])
+        # Another "$" than the one at the end is an ordinary character.
+        paths = [path.rstrip(" \t\v\f").replace("$", "%24") + "$" for _, path in rules]
+        allows = patterns_of(paths, allow=True)
+        disallows = patterns_of(paths, allow=False)
         globs = [
-            GlobRule(index, bool(key), path, anchored)
-            for index, ((key, path), (anchored, _)) in enumerate(zip(paths, patterns, strict=True))
-            if path
+            GlobRule(index, allow, stripped, (allows if allow else disallows)[index][0])
+            for index, (allow, path) in enumerate(rules)
+            if (stripped := path.rstrip(" \t\v\f"))
         ]
         lengths = (length for length, glob in enumerate(globs, 1) if glob.denies_all)
         split = next(lengths, len(globs))
@@ -258,27 +249,24 @@ class OrderedRules:
     def denying_rule(self, target: Target) -> int | None:
         """Return the index of the rule that denies a URL, or None if the URL is allowed.
 
-        `UNDECIDED` denies too: the verdict would cost too much.
+        Raises TooCostlyError, also if there are too many rules.
 
         Choice: the first match decides, as in the newest text of the standard; in an older text
         explicit rules go before rules with a wildcard. Choice: a path that no rule matches is
         allowed, even if all rules are Allow rules.
         """
-        work = _Work()
         if self.too_many:
-            return UNDECIDED
-        try:
-            globs = (_first_match(rules, target, work) for rules in (self.first, self.rest))
-            return next((glob.index for glob in globs if glob and not glob.allow), None)
-        except _TooCostlyError:
-            return UNDECIDED
+            raise TooCostlyError
+        work = WorkLimit(_MAX_WORK)
+        globs = (_first_match(rules, target, work) for rules in (self.first, self.rest))
+        return next((glob.index for glob in globs if glob and not glob.allow), None)
 
 
-def _first_match(rules: Iterable[GlobRule], target: Target, work: _Work) -> GlobRule | None:
+def _first_match(rules: Iterable[GlobRule], target: Target, work: WorkLimit) -> GlobRule | None:
     return next((glob for glob in rules if glob.matches(target, work)), None)
 
 
-def _glob_matches(glob: str, path: str, work: _Work) -> bool:
+def _glob_matches(glob: str, path: str, work: WorkLimit) -> bool:
     """Match a shell pattern. After a mismatch, the last "*" is tried with one more octet."""
     work.spend(len(glob))
     tokens = [_octets(token) for token in _TOKEN.findall(_encode_glob(glob))]

@@ -127,7 +127,8 @@ def _check_lines(text: str) -> Iterator[Finding]:
         content = raw.partition("#")[0].strip(BLANKS)
         if not content:
             continue
-        line, record = _Line(number, content, in_group), f"\n{content}"
+        line = _Line(number, content, in_group)
+        record = f"\n{content}"
         if agent := USER_AGENT.match(record):
             in_group = True
             yield from _check_user_agent(line, agent[1], agent.start(1) - 1)

@@ -41,10 +41,10 @@ _STARS: Final = re.compile(r"\*{2,}")
 
 # Up to this many different octets, it is faster to replace them one after the other.
 _MAX_REPLACED: Final = 8
-#: A rule's normalized path, and its rank: twice the number of its octets, plus one for Allow. The
-#: highest rank wins. Octets are counted after octets beyond ASCII are encoded and escapes of
-#: unreserved characters are decoded.
-Pattern = tuple[str, int]
+
+
+class TooCostlyError(Exception):
+    """The verdict on a URL would take too much time, so the URL is denied."""
 
 
 def unescape(text: str) -> str:
@@ -98,26 +98,25 @@ def _plain_delimiters(query: str) -> str:
     return query.replace("%2F", "/").replace("%3F", "?")
 
 
-def patterns_of(rules: Sequence[tuple[str, str]]) -> list[Pattern]:
-    """Return the patterns of (key, path) records, in order; the key is "" for Disallow.
+def patterns_of(paths: Sequence[str], *, allow: bool) -> list[tuple[str, int]]:
+    """Return the normalized form of each path of Allow or Disallow rules, and its octets.
 
-    All paths are encoded at once: one by one, half a megabyte of short rules takes too long.
+    Octets are counted after octets beyond ASCII are encoded and escapes of unreserved characters
+    are decoded. All paths are encoded at once: one by one, half a megabyte of short rules takes too
+    long.
     """
-    if not rules:
+    if not paths:
         return []
-    joined = unescape("\n".join([path.rstrip(" \t\v\f") for _, path in rules]))
+    joined = unescape("\n".join([path.rstrip(" \t\v\f") for path in paths]))
     if not joined.isascii():
         joined = percent_encode(joined, _ASCII)
     normalized = _normalize(joined)
+    if allow:
+        normalized = _HALF_ESCAPE.sub("%25", normalized)
     texts = normalized.split("\n")
-    if _HALF_ESCAPE.search(normalized):
-        narrow = _HALF_ESCAPE.sub("%25", normalized).split("\n")
-        texts = [narrow[i] if key else texts[i] for i, (key, _) in enumerate(rules)]
     if "?" in joined and ("%2F" in joined or "%3F" in joined):
-        texts = list(map(_plain_rule_query, texts))
-    lengths = map(len, joined.split("\n"))
-    ranks = [2 * length + (key != "") for length, (key, _) in zip(lengths, rules, strict=True)]
-    return list(zip(texts, ranks, strict=True))
+        texts = [_plain_rule_query(text) for text in texts]
+    return list(zip(texts, map(len, joined.split("\n")), strict=True))
 
 
 def _normalize(paths: str) -> str:
@@ -138,29 +137,25 @@ def _plain_rule_query(pattern: str) -> str:
 
 # The maximum number of searches for a part of a rule in one verdict, which take about 2 ms.
 _MAX_WORK: Final = 12_000
-#: The rank for a URL whose verdict would cost too much. It denies the URL.
-UNDECIDED: Final = -2
 
 
-def matches(pattern: Pattern, target: Target) -> bool:
-    """Return True if a pattern matches a URL."""
-    text, rank = pattern
-    head, star, tail = text.partition("*")
+def matches(pattern: str, target: Target, *, allow: bool) -> bool:
+    """Return True if the normalized path of a rule matches a URL."""
+    head, star, tail = pattern.partition("*")
     if star:
-        return target.path.startswith(head) and _tail_matches((tail, rank), target, len(head))
+        return target.path.startswith(head) and _tail_matches(tail, target, len(head), allow=allow)
     if head.endswith("$"):
         return target.path == head[:-1]
     return target.path.startswith(head)
 
 
-def _tail_matches(tail: Pattern, target: Target, start: int) -> bool:
+def _tail_matches(tail: str, target: Target, start: int, *, allow: bool) -> bool:
     """Return True if the part of a pattern after its first "*" matches from `start` on."""
-    text, rank = tail
-    if target.path == target.escaped or "?" in text or "?" in target.path[:start]:
-        return _contains(text, target.path, start)
-    if rank % 2:
-        return _contains(text, target.written, start)
-    return any(_contains(text, path, start) for path in target)
+    if target.path == target.escaped or "?" in tail or "?" in target.path[:start]:
+        return _contains(tail, target.path, start)
+    if allow:
+        return _contains(tail, target.written, start)
+    return any(_contains(tail, path, start) for path in target)
 
 
 def _contains(tail: str, path: str, start: int) -> bool:
@@ -176,80 +171,116 @@ def _contains(tail: str, path: str, start: int) -> bool:
     return path.find(last, start) >= 0
 
 
+class WorkLimit:
+    """Bounds the time of one verdict."""
+
+    def __init__(self, limit: int) -> None:
+        self._remaining = limit
+
+    def spend(self, cost: int) -> None:
+        """Raise TooCostlyError if more was spent than the limit."""
+        self._remaining -= cost
+        if self._remaining < 0:
+            raise TooCostlyError
+
+
 class Tail(NamedTuple):
     """The part of a pattern after its first "*"."""
 
-    rank: int
+    octets: int  #: of the whole rule
     text: str
     part: str  #: the text up to the next "*", which every matching URL contains
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PathRules:
-    """The Allow and Disallow rules of one group, indexed so that a verdict reads few of them."""
+class RuleIndex:
+    """The Allow rules, or the Disallow rules, of one group, indexed by their beginnings.
 
-    prefixes: dict[str, int]  #: the ranks of rules without "*" and "$", by path
-    exact: dict[str, int]  #: the ranks of rules that end in "$" and have no "*", by path
-    wildcards: dict[str, list[Tail]]  #: by the text before the first "*", highest rank first
+    The values of the dictionaries are the numbers of octets of the rules.
+    """
+
+    allow: bool
+    prefixes: dict[str, int]  #: rules without "*" and "$", by path
+    exact: dict[str, int]  #: rules that end in "$" and have no "*", by path without "$"
+    wildcards: dict[str, list[Tail]]  #: by the text before the first "*", the longest rule first
     prefix_lengths: list[int]
     head_lengths: list[int]  #: the lengths of the keys of `wildcards`
 
     @classmethod
-    def of(cls, rules: Sequence[tuple[str, str]]) -> "PathRules":
-        """Index (key, path) records. A path that occurs twice keeps its highest rank."""
-        ranks: dict[str, int] = {}
-        for text, rank in patterns_of(rules):
-            if rank > ranks.get(text, 1):
-                ranks[text] = rank
+    def of(cls, paths: Sequence[str], *, allow: bool) -> "RuleIndex":
+        """Index the paths of rules. An empty path matches nothing."""
+        prefixes: dict[str, int] = {}
+        for text, octets in patterns_of(paths, allow=allow):
+            if octets > prefixes.get(text, 0):
+                prefixes[text] = octets
         wildcards: dict[str, list[Tail]] = defaultdict(list)
-        for text in [path for path in ranks if "*" in path]:
+        for text in [path for path in prefixes if "*" in path]:
             head, _, tail = text.partition("*")
-            wildcards[head].append(Tail(ranks.pop(text), tail, tail.partition("*")[0].rstrip("$")))
+            part = tail.partition("*")[0].rstrip("$")
+            wildcards[head].append(Tail(prefixes.pop(text), tail, part))
         for tails in wildcards.values():
             tails.sort(reverse=True)
-        exact = {text[:-1]: ranks.pop(text) for text in list(ranks) if text[-1:] == "$"}
-        lengths = sorted(set(map(len, ranks)))
-        heads = sorted(set(map(len, wildcards)))
-        return cls(ranks, exact, wildcards, lengths, heads)
+        exact = {text[:-1]: prefixes.pop(text) for text in list(prefixes) if text[-1:] == "$"}
+        prefix_lengths = sorted(set(map(len, prefixes)))
+        head_lengths = sorted(set(map(len, wildcards)))
+        return cls(allow, prefixes, exact, wildcards, prefix_lengths, head_lengths)
 
-    def rank(self, target: Target) -> int:
-        """Return the rank of the most specific rule for a URL.
+    def longest(self, target: Target, limit: WorkLimit) -> int:
+        """Return the octets of the longest rule that matches a URL; 0 if no rule matches.
 
-        It is 0 if no rule matches, and `UNDECIDED` if the verdict would cost too much.
+        Raises TooCostlyError.
         """
-        path, prefixes = target.path, self.prefixes
-        best, size = self.exact.get(path, 0), len(path)
+        path = target.path
+        size = len(path)
+        best = self.exact.get(path, 0)
         for length in self.prefix_lengths:
             if length > size:
                 break
-            rank = prefixes.get(path[:length], 0)
-            if rank > best:
-                best = rank
-        return self._wildcard_rank(target, best) if self.wildcards else best
+            octets = self.prefixes.get(path[:length], 0)
+            if octets > best:
+                best = octets
+        return self._longest_wildcard(target, limit, best) if self.wildcards else best
 
-    def _wildcard_rank(self, target: Target, best: int) -> int:
-        longest, forms = len(target.escaped), "\n".join(set(target))
-        work = _MAX_WORK if target.path == target.escaped else _MAX_WORK // len(target)
-        for length in self.head_lengths:
-            for rank, tail, part in self.wildcards.get(target.path[:length], ()):
-                if rank <= best:
+    def _longest_wildcard(self, target: Target, limit: WorkLimit, best: int) -> int:
+        size = len(target.escaped)
+        forms = "\n".join(set(target))
+        for start in self.head_lengths:
+            for octets, tail, part in self.wildcards.get(target.path[:start], ()):
+                if octets <= best:
                     break
-                work -= 1 + longest // 128
-                if part in forms and len(tail) <= 2 * longest + 2:
-                    work -= tail.count("*")
-                    if work >= 0 and _tail_matches((tail, rank), target, length):
-                        best = rank
-                if work < 0:
-                    return UNDECIDED
+                limit.spend(1 + size // 128)
+                if part in forms and len(tail) <= 2 * size + 2:
+                    limit.spend(tail.count("*"))
+                    if _tail_matches(tail, target, start, allow=self.allow):
+                        best = octets
         return best
 
 
-def index_of(rank: int, target: Target, rules: Sequence[tuple[str, str]]) -> int:
-    """Return the index of the first (key, path) record with a rank that matches the URL."""
-    patterns = enumerate(patterns_of(rules))
-    return next(index for index, rule in patterns if rule[1] == rank and matches(rule, target))
+class Rule(NamedTuple):
+    """The rule that decides about a URL: the longest one, and of equal ones the Allow."""
+
+    octets: int
+    allow: bool
 
 
-def denies(rank: int) -> bool:
-    """Return True if a rank denies the URL: the rank of a Disallow rule, or `UNDECIDED`."""
-    return rank != 0 and rank % 2 == 0
+def deciding_rule(allows: RuleIndex, disallows: RuleIndex, target: Target) -> Rule | None:
+    """Return the rule that decides about a URL; None if no rule matches.
+
+    Raises TooCostlyError.
+    """
+    forms = 1 if target.path == target.escaped else len(target)
+    limit = WorkLimit(_MAX_WORK // forms)
+    allowed = allows.longest(target, limit)
+    disallowed = disallows.longest(target, limit)
+    octets = max(allowed, disallowed)
+    return Rule(octets, allowed >= disallowed) if octets else None
+
+
+def index_of(rule: Rule, target: Target, rules: Sequence[tuple[bool, str]]) -> int:
+    """Return the index of the deciding rule among all (allow, path) records of the group."""
+    patterns = patterns_of([path for _, path in rules], allow=rule.allow)
+    return next(
+        index
+        for index, ((allow, _), (text, octets)) in enumerate(zip(rules, patterns, strict=True))
+        if (octets, allow) == rule and matches(text, target, allow=allow)
+    )

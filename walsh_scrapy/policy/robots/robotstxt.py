@@ -38,10 +38,11 @@ from walsh_scrapy.policy.robots.extended import (
     slowest,
 )
 from walsh_scrapy.policy.robots.matching import (
-    UNDECIDED,
-    PathRules,
+    Rule,
+    RuleIndex,
     Target,
-    denies,
+    TooCostlyError,
+    deciding_rule,
     index_of,
     target_of,
 )
@@ -87,7 +88,7 @@ _VALUE: Final = r"([^\n#]*+)"
 USER_AGENT: Final = _record_pattern(
     "user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+"
 )
-#: An Allow or Disallow record: its key, "" for Disallow, and its path.
+#: An Allow or Disallow record. Its groups are the key, which is "" for Disallow, and the path.
 RULE: Final = _record_pattern(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
 #: Any other record of a group that is read (RFC 9309 2.2.4): its key and its value.
 OTHER: Final = _record_pattern(_OTHER_KEYS, _VALUE)
@@ -115,9 +116,14 @@ def decode(body: bytes) -> str:
     return "\n" + content.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _rules_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
-    """Return the Allow and Disallow records as (key, path); the key is "" for Disallow."""
+def _records_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
+    """Return the key and path of each Allow or Disallow record; the key of a Disallow is ""."""
     return RULE.findall("".join([text[start:end] for start, end in spans]))
+
+
+def _rules_in(text: str, spans: Iterable[Span]) -> list[tuple[bool, str]]:
+    """Return the Allow and Disallow records in order, as (allow, path)."""
+    return [(key != "", path) for key, path in _records_in(text, spans)]
 
 
 def _rule_offsets(text: str, spans: Iterable[Span]) -> Iterator[int]:
@@ -302,7 +308,8 @@ class Rules:
     comments: tuple[str, ...]
     _rates: tuple[RequestRate, ...] = field(repr=False)
     _visit_times: tuple[Window, ...] = field(repr=False)
-    _paths: PathRules = field(repr=False)
+    _allows: RuleIndex = field(repr=False)
+    _disallows: RuleIndex = field(repr=False)
     _ordered: OrderedRules | None = field(repr=False)
     _ordered_spans: tuple[Span, ...] = field(repr=False)
     _user_agents: tuple[UserAgentLine, ...] = field(repr=False)
@@ -313,11 +320,11 @@ class Rules:
         """Merge the groups of these User-agent lines (RFC 9309 2.2.1)."""
         values = _others_in(text, _distinct([line.others for line in user_agents]))
         spans = _distinct([line.rules for line in user_agents])
-        rules = _rules_in(text, spans)
         version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
-        ordered = None
-        if version_2:
-            ordered = OrderedRules.of(rules if version_2 == spans else _rules_in(text, version_2))
+        ordered = OrderedRules.of(_rules_in(text, version_2)) if version_2 else None
+        if ordered and ordered.too_many:  # it denies everything, so no rule need be indexed
+            spans = ()
+        records = _records_in(text, spans)
         return cls(
             group=user_agents[0].name if user_agents else None,
             crawl_delay=max(
@@ -326,8 +333,8 @@ class Rules:
             comments=_printable_comments(values.get("comment", ())),
             _rates=_parse_all(parse_request_rate, values.get("requestrate", ())),
             _visit_times=_parse_all(parse_visit_time, values.get("visittime", ())),
-            # Not needed if the group has too many rules to read in order: it denies everything.
-            _paths=PathRules.of([] if ordered and ordered.too_many else rules),
+            _allows=RuleIndex.of([path for key, path in records if key], allow=True),
+            _disallows=RuleIndex.of([path for key, path in records if not key], allow=False),
             _ordered=ordered,
             _ordered_spans=version_2,
             _user_agents=user_agents,
@@ -342,11 +349,17 @@ class Rules:
         target = target_of(url)
         if target.path == "/robots.txt":
             return Verdict(allowed=True)
-        rank = self._paths.rank(target)
-        index = self._ordered.denying_rule(target) if self._ordered and not denies(rank) else None
-        allowed = not denies(rank) and index is None
-        undecided = UNDECIDED in (rank, index)
-        return Verdict(allowed, undecided, partial(self._deciding_record, target, rank, index))
+        index = None
+        try:
+            rule = deciding_rule(self._allows, self._disallows, target)
+            is_allowed = rule is None or rule.allow
+            if is_allowed and self._ordered:
+                index = self._ordered.denying_rule(target)
+        except TooCostlyError:
+            return Verdict(allowed=False, undecided=True)
+        allowed = is_allowed and index is None
+        find_record = partial(self._deciding_record, target, rule, index)
+        return Verdict(allowed, _find_record=find_record)
 
     def interval(self, at: datetime) -> float | None:
         """Return the seconds per document of the Request-rate at the aware time `at`.
@@ -386,15 +399,17 @@ class Rules:
             warnings[-1] = line, f"{sentence} {and_more(hidden)}"
         return tuple(warnings)
 
-    def _deciding_record(self, target: Target, rank: int, index: int | None) -> DecidingRecord:
-        """Return the record with a rank, or with an index among the ordered rules."""
-        if UNDECIDED in (rank, index) or (not rank and index is None):
-            return _NO_RECORD
-        spans = _distinct([line.rules for line in self._user_agents])
-        if index is None:
-            index = index_of(rank, target, _rules_in(self._text, spans))
-        else:
+    def _deciding_record(
+        self, target: Target, rule: Rule | None, index: int | None
+    ) -> DecidingRecord:
+        """Return the record with an index among the ordered rules, or else that of ``rule``."""
+        if index is not None:
             spans = self._ordered_spans
+        elif rule is not None:
+            spans = _distinct([line.rules for line in self._user_agents])
+            index = index_of(rule, target, _rules_in(self._text, spans))
+        else:
+            return _NO_RECORD
         offset = next(islice(_rule_offsets(self._text, spans), index, None))
         return DecidingRecord(
             _record_at(self._text, offset), next(line_numbers(self._text, [offset]))

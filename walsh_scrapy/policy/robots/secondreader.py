@@ -72,7 +72,8 @@ class SecondReader:
         Then a denial by Protego is right. A permission need not be: Protego takes `Allow: /a$` for
         `/a$x` too, and `Allow: /index.html` for `/`. Takes little time, even for hostile files.
         """
-        ambiguity, plain_url = self._ambiguity, _PLAIN_URL.fullmatch(url)
+        ambiguity = self._ambiguity
+        plain_url = _PLAIN_URL.fullmatch(url)
         if plain_url is None or not ambiguity.is_plain or not _TOKEN.fullmatch(token):
             return False
         has_one_group = all(_is_read_alike(name, token.lower()) for name in ambiguity.names)
@@ -94,14 +95,18 @@ class SecondReader:
 
 
 def _find_ambiguity(lines: list[str]) -> _Ambiguity:
-    kinds, names, allows, disallows = "", list[str](), list[str](), list[str]()
+    kinds = ""
+    names: list[str] = []
+    allows: list[str] = []
+    disallows: list[str] = []
     for line in lines:
         if _EMPTY.fullmatch(line):
             continue
         record = _RECORD.match(line)
         if record is None:
             return _AMBIGUOUS
-        key, value = record[1].lower(), record[2].strip()
+        key = record[1].lower()
+        value = record[2].strip()
         if key == "user-agent":
             names.append(value.lower())
             kinds += "u"

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import UA_TOKEN
-from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.policy.pacing import MAX_BLOCKLIST_WAIT_SECONDS, QUIET_SECONDS
 from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps
 from walsh_scrapy.tools.attest.checklist import (
@@ -300,7 +300,7 @@ def _find_item_problem(item: str) -> str:
         values: Any = json.loads(item)
         if not isinstance(values, dict):
             return "the item is not an object"
-        check(EntryItem.of_stored(values))
+        check_item(EntryItem.from_stored(values))
     except InvalidItem as error:
         return str(error)
     except ValueError:
