@@ -68,14 +68,14 @@ class Scheduler(BaseScheduler):
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
         """Open the duplicate filter, and queue the requests that the last start of the job kept."""
-        for request in self._job.read() if self._job else ():
+        for request in self._job.restore_requests() if self._job else ():
             self._count("enqueued")
             self._queue.push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Stop the timer, and keep the waiting requests for the next start of the job."""
-        self._queue.close()
+        self._queue.stop_timer()
         if self._job:
             self._sweep(self._job)
             self._job.close()
@@ -106,7 +106,7 @@ class Scheduler(BaseScheduler):
             flush(self._dupefilter)
             self._job.forget_deferred(request)
         if not comes_back:
-            self._access.deferrals.discard((request.method, request.url))
+            self._access.deferred_urls.discard((request.method, request.url))
             self._count("enqueued")
         self._queue.push(request)
         return True
@@ -122,7 +122,7 @@ class Scheduler(BaseScheduler):
         if self._job:
             self._job.hand_out(request)
         turn = self._queue.turn_of(request)
-        if turn and not turn.times_back:
+        if turn and not turn.times_sent_back:
             self._count("dequeued")
         return request
 
@@ -133,11 +133,11 @@ class Scheduler(BaseScheduler):
 
     def request_reached_downloader(self, request: Request) -> None:
         """Mark a request as sent."""
-        self._queue.sent(request)
+        self._queue.mark_explored(request)
 
     def spider_idle(self) -> None:
         """End a crawl that deferred requests for that reason, as a later run goes on with them."""
-        if self._access.deferrals and not self._engine.start_failed:
+        if self._access.deferred_urls and not self._engine.start_failed:
             raise CloseSpider("deferred")
 
     def _keep(self, request: Request) -> None:
@@ -152,7 +152,8 @@ class Scheduler(BaseScheduler):
     def _sweep(self, job: Job) -> None:
         try:
             job.sweep(
-                lambda request: not self._engine.is_in_progress(request), self._access.deferred
+                lambda request: not self._engine.is_in_progress(request),
+                self._access.deferred_requests,
             )
         except sqlite3.Error as error:
             self._engine.end("state_failed", f"the file of the job cannot be written: {error}")

@@ -18,9 +18,9 @@ from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hostaccess import PATIENCE
+from walsh_scrapy.crawl.hostaccess import OWNED_HOST_TIMEOUT_SECONDS
 from walsh_scrapy.crawl.isolated import TooCostly
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
 from walsh_scrapy.exceptions import (
@@ -66,11 +66,11 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
 #: no more would suspend opt-outs, so it may be larger than any other body.
-LONGEST_LIST: Final = 40 * 1024 * 1024
+MAX_LIST_BYTES: Final = 40 * 1024 * 1024
 #: Bytes that are read at once. That takes less than 0.2 s, whatever they are.
-SHORT: Final = 256 * 1024
+MAX_INLINE_BYTES: Final = 256 * 1024
 #: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
-LONGEST_SCHEMA: Final = 256 * 1024
+MAX_SCHEMA_BYTES: Final = 256 * 1024
 #: Responses that lead to another URL (RFC 9110 15.4).
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 #: Seconds after which a failed fetch is tried again; sooner if the list's refresh is shorter.
@@ -98,7 +98,7 @@ async def read_list(body: bytes) -> Blocklist:
 
     A thread that reads a long list lets the event loop go on.
     """
-    if len(body) <= SHORT:
+    if len(body) <= MAX_INLINE_BYTES:
         return Blocklist.parse(body)
     return await asyncio.to_thread(Blocklist.parse, body)
 
@@ -192,8 +192,8 @@ class BlocklistCache:
         schema = self._store.document(self._schema_url) if self._schema_url else None
         if schema is None or is_bundled(schema):
             return
-        if len(schema) > LONGEST_SCHEMA:
-            size = f"{len(schema)} bytes, more than {LONGEST_SCHEMA}"
+        if len(schema) > MAX_SCHEMA_BYTES:
+            size = f"{len(schema)} bytes, more than {MAX_SCHEMA_BYTES}"
             logger.warning("%s is not used: it has %s", self._schema_url, size)
             return
         try:
@@ -259,12 +259,12 @@ class BlocklistCache:
 
         Those of the URL that it redirected to must not be sent to ``url`` (decision 17).
         """
-        given, wanted = Validators.of(response), Request(url).url
+        given, wanted = Validators.from_response(response), Request(url).url
         etag, modified = (given.etag, given.last_modified) if given.url == wanted else (None, None)
         return BlocklistCopy(hash_of(response.body), etag, modified, self._clock.now(), adopted)
 
 
-class PublishedList(BlocklistCache, Preparation):
+class PublishedList(BlocklistCache, RequestPreparer):
     """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
 
     def __init__(
@@ -300,7 +300,7 @@ class PublishedList(BlocklistCache, Preparation):
     async def prepare_list(self) -> None:
         """Fetch the list. Raises StillDue if the project's own code kept the first one away."""
         if self._deferral is None:
-            await self._fetcher.once("blocklist", self._fetch)
+            await self._fetcher.fetch_once("blocklist", self._fetch)
         if self._deferral is not None:
             raise self._deferral
 
@@ -317,7 +317,7 @@ class PublishedList(BlocklistCache, Preparation):
     async def _fetch(self) -> None:
         """Fetch the list, and its schema if one is published, unless another worker has."""
         logger.info("waiting for the blocklist: %s", self._url)
-        with self._fetcher.restricted():
+        with self._fetcher.hold_back_targets():
             try:
                 async with (
                     BLOCKLISTS.fetching(self._key, self._access.check_open),
@@ -337,7 +337,7 @@ class PublishedList(BlocklistCache, Preparation):
                     self._stats.inc_value("walsh/blocklist/failed")
                 reason = reason_of(error, self._url)
                 # One for which it was waited in vain has not failed: another worker may bring it.
-                retry = PATIENCE if isinstance(error, StillDue) else None
+                retry = OWNED_HOST_TIMEOUT_SECONDS if isinstance(error, StillDue) else None
                 self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
                 refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
                 if refused is not None and not self.is_adopted:
@@ -345,7 +345,7 @@ class PublishedList(BlocklistCache, Preparation):
 
     def _end_run(self, error: NotDelivered) -> None:
         """End the run: it has no list to obey, and that is not the fault of the list's host."""
-        self._deferral = self._access.deferral("there is no blocklist yet")
+        self._deferral = self._access.make_deferral("there is no blocklist yet")
         self._engine.end("gate_failed", f"{error}, and there is no blocklist yet. {error.remedy}")
 
     async def _schema(self) -> Response | None:
@@ -399,5 +399,5 @@ def _request(url: str) -> Request:
     return Request(
         url,
         headers={"Accept": "application/json, */*;q=0.5"},
-        meta={"dont_redirect": True, "download_maxsize": LONGEST_LIST},
+        meta={"dont_redirect": True, "download_maxsize": MAX_LIST_BYTES},
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
 
 #: Parsed robots.txt files kept in memory at once.
-PARSED_FILES: Final = 2000
+MAX_PARSED_FILES: Final = 2000
 
 
 class Clock(Protocol):
@@ -87,7 +87,7 @@ class Context:
         self.deferred_hosts = DeferredHosts()
         self.connectivity = Connectivity()
         #: The robots.txt files that were read, by origin; the state has the others.
-        self.robots_files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
+        self.robots_files: LocalCache[str, RobotsFile] = LocalCache(MAX_PARSED_FILES)
         self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)

@@ -183,7 +183,7 @@ class Documents:
             raise outcome from error
         raise error from outcome
 
-    def read(self, request: Request, response: Response) -> Response:
+    def unpack(self, request: Request, response: Response) -> Response:
         """Return the response to a request for a document, unpacked.
 
         Raises NotModified for a 304 to our validators, and BadAnswer for a body that cannot be

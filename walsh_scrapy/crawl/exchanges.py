@@ -126,7 +126,7 @@ class Exchanges:
         """
         async with self.quiet():
             if while_open and self._engine.is_closing:
-                raise self._access.deferral("the crawl ends")
+                raise self._access.make_deferral("the crawl ends")
             seconds = self._begin(request)
         host = self._context.host(request.url)
         if seconds is None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Most characters that are quoted of a server or a library.
-LONGEST_QUOTE: Final = 200
+MAX_QUOTE_CHARACTERS: Final = 200
 
 
 def reason_of(error: BaseException | None, url: str) -> str:
@@ -90,13 +90,13 @@ def _bad_redirect(response: Response) -> str:
     location = response.headers.get("Location")
     if location is None:
         return " without a Location"
-    target = ascii(location.decode("latin-1"))[:LONGEST_QUOTE]
+    target = ascii(location.decode("latin-1"))[:MAX_QUOTE_CHARACTERS]
     return f" with a Location that cannot be requested: {target}"
 
 
 def _quote(error: BaseException | None) -> str:
     text = getattr(error, "strerror", None) or str(error)
-    return printable(one_line(text) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""
+    return printable(one_line(text) or "")[:MAX_QUOTE_CHARACTERS].rstrip(".") if error else ""
 
 
 class Denials:

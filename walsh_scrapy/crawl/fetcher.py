@@ -62,13 +62,13 @@ class Fetcher:
         self._documents = documents
         self._retries: Retries | None = None
         self._fetches: dict[str, asyncio.Task[None]] = {}
-        self._waiters = 0  # gates that wait for a coroutine
+        self._waiting_gates = 0  # gates that wait for a coroutine
 
-    def retry_by(self, retries: Retries) -> None:
+    def register_retries(self, retries: Retries) -> None:
         """Let a middleware that is in force decide whether documents are requested again."""
         self._retries = retries
 
-    async def once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def fetch_once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
         """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
         task = self._fetches.get(key)
         if task is None:
@@ -76,21 +76,21 @@ class Fetcher:
             task.add_done_callback(lambda _: self._fetches.pop(key, None))
         await asyncio.wait([task])
         if task.cancelled():
-            raise self._access.deferral("the crawl ended")
+            raise self._access.make_deferral("the crawl ended")
         task.result()
 
     @contextmanager
-    def in_gate(self) -> Iterator[None]:
+    def gate_waits(self) -> Iterator[None]:
         """Let coroutines go on without turns, because a gate waits for one of them."""
-        self._waiters += 1
-        self._queue.grant_all()
+        self._waiting_gates += 1
+        self._queue.grant_all_turns()
         try:
             yield
         finally:
-            self._waiters -= 1
+            self._waiting_gates -= 1
 
     @contextmanager
-    def restricted(self) -> Iterator[None]:
+    def hold_back_targets(self) -> Iterator[None]:
         """Hand out no target: all wait for the blocklist."""
         self._queue.frontier.restrict(Rank.OPERATOR)
         try:
@@ -121,7 +121,7 @@ class Fetcher:
             turn = Turn(sent, asyncio.get_running_loop().create_future())
             host = self._context.host(sent.url)
             try:
-                if not self._waiters:
+                if not self._waiting_gates:
                     await self._queue.take_turn(turn)
                 with limited(sent):
                     response = await self._fetch(sent)
@@ -134,7 +134,7 @@ class Fetcher:
             else:
                 attempt = self._next_attempt(sent, response)
                 if attempt is None:
-                    return self._documents.read(sent, response)
+                    return self._documents.unpack(sent, response)
             finally:
                 turn.is_over = True
                 self._hosts.let_go(host, sent)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
 #: Seconds for which a request waits for a host that another worker owns.
-PATIENCE: Final = 90.0
+OWNED_HOST_TIMEOUT_SECONDS: Final = 90.0
 
 
 class HostAccess:
@@ -52,11 +52,11 @@ class HostAccess:
         self._stats = stats
         self._hosts = hosts
         self._queue = queue
-        self.deferred: WeakSet[Request] = WeakSet()
+        self.deferred_requests: WeakSet[Request] = WeakSet()
         #: The method and URL of deferred requests that were not requested again since.
-        self.deferrals: set[tuple[str, str]] = set()
+        self.deferred_urls: set[tuple[str, str]] = set()
         #: The hosts whose deferred requests the log has named, once for all of them.
-        self.announced: set[str] = set()
+        self.logged_hosts: set[str] = set()
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
@@ -76,26 +76,26 @@ class HostAccess:
         """
         if not self._is_paced:
             return
-        until = self._context.clock.monotonic() + PATIENCE
-        while (taken := self._queue.own(host, reason)) == "busy":
+        until = self._context.clock.monotonic() + OWNED_HOST_TIMEOUT_SECONDS
+        while (result := self._queue.own(host, reason)) == "busy":
             if self._context.clock.monotonic() > until:
-                raise self.deferral(f"another worker owns {host}")
+                raise self.make_deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
-        if taken == "deferred":
-            raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
+        if result == "deferred":
+            raise self.make_deferral(f"{host} is given up for this run, maybe by another crawl")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep in short steps. Raises RequestDeferred if the spider closes: there is no signal."""
         clock = self._context.clock
         until = clock.monotonic() + seconds
-        while (left := until - clock.monotonic()) > 0:
-            self.check_open(left)
-            await sleep(min(left, RECHECK_SECONDS))
+        while (remaining := until - clock.monotonic()) > 0:
+            self.check_open(remaining)
+            await sleep(min(remaining, RECHECK_SECONDS))
 
     def check_open(self, seconds: float = 0.0) -> None:
         """Raise RequestDeferred if the spider closes; the request could be sent in ``seconds``."""
         if self._engine.is_closing:
-            raise self.deferral("the crawl ends", seconds)
+            raise self.make_deferral("the crawl ends", seconds)
 
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
@@ -125,7 +125,7 @@ class HostAccess:
         if seconds > 0.0:
             await self.sleep(seconds)
 
-    def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
+    def make_deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
         """Return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
         return StillDue(self._context.clock.now() + seconds, reason)
@@ -137,5 +137,5 @@ class HostAccess:
         start: its duplicate filter has seen it.
         """
         if self._queue.turn_of(request) is not None:
-            self.deferred.add(request)
-            self.deferrals.add((request.method, request.url))
+            self.deferred_requests.add(request)
+            self.deferred_urls.add((request.method, request.url))

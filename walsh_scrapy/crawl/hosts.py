@@ -57,10 +57,10 @@ logger = logging.getLogger(__name__)
 #: The result of an attempt to own a host: another worker has it now, or has deferred it.
 Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
-_ENOUGH_ALONE: Final = 8
-_ENOUGH_OF_SEVERAL: Final = 1
+_MAX_READY_ALONE: Final = 8
+_MAX_READY_SHARED: Final = 1
 #: Seconds after which a host is let go if there are other workers, when its page of sources ends.
-_LONG: Final = 30.0
+_MAX_OWNED_SECONDS: Final = 30.0
 
 
 class _InFlight(NamedTuple):
@@ -109,19 +109,19 @@ class Hosts:
         self._is_new = False  # it has beaten once, so others that start with it are not known
 
     @property
-    def enough(self) -> int:
+    def max_ready_hosts(self) -> int:
         """The number of ready hosts with which this worker takes no further one."""
         is_alone = self.workers <= 1 and not self._is_new
-        return _ENOUGH_ALONE if is_alone else _ENOUGH_OF_SEVERAL
+        return _MAX_READY_ALONE if is_alone else _MAX_READY_SHARED
 
-    def is_due_to_others(self, host: str) -> bool:
+    def should_give_way(self, host: str) -> bool:
         """Return True if a host was owned so long that other workers have their turn there."""
         owned = self._owned.get(host)
         if owned is None or self.workers <= 1:
             return False
-        return self._context.clock.monotonic() - owned.since >= _LONG
+        return self._context.clock.monotonic() - owned.since >= _MAX_OWNED_SECONDS
 
-    def of_others(self) -> dict[str, OwnedByOther]:
+    def owned_by_others(self) -> dict[str, OwnedByOther]:
         """Return the hosts that other workers own."""
         return self._state.hosts.of_others(self._worker)
 
@@ -155,14 +155,14 @@ class Hosts:
         elif host not in self._owned:
             moment = self._context.moment()
             take = Take(self._state.robots, host, self._worker, self._watch.decides_until, read)
-            found = self._state.write(take)
-            self._watch.see(found.now, moment)
-            _tell_clock(host, found)
-            if not take.is_ours:
-                is_deferred = found.times.deferred_at >= self._worker.started_at
+            snapshot = self._state.write(take)
+            self._watch.see(snapshot.now, moment)
+            _warn_clock_set_back(host, snapshot)
+            if not take.is_owned:
+                is_deferred = snapshot.times.deferred_at >= self._worker.started_at
                 return "deferred" if is_deferred else "busy"
             since = self._context.clock.monotonic()
-            self._owned[host] = OwnedHost(found.times, since, copies=take.copies)
+            self._owned[host] = OwnedHost(snapshot.times, since, copies=take.copies)
         self._owned[host].reasons.add(reason)
         return "ours"
 
@@ -236,7 +236,7 @@ class Hosts:
 
     def _release(self, host: str, owned: OwnedHost) -> None:
         """Let a host go if there is no reason to own it."""
-        if owned.is_needless:
+        if owned.can_release:
             # If the rows are not written, the worker is soon unknown or lapsed.
             with suppress(StateUnavailable, RefusedValues):
                 self._write_pending(host)
@@ -316,19 +316,19 @@ class Hosts:
         moment = self._context.moment()
         visited_host = visited.host if visited else None
         begin = Begin(self._context, self._worker, host, owned, visited_host, ask, record)
-        found = self._state.write(begin, visit or request.url)
+        snapshot = self._state.write(begin, visit or request.url)
         owned.end, owned.pending = None, []
-        if found is None:
+        if snapshot is None:
             self._drop(host)
             return None
-        self._watch.see(found.now, moment)
-        owned.times = found.times
-        if isinstance(found, HostSnapshot):
-            _tell_clock(host, found)
-            return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
+        self._watch.see(snapshot.now, moment)
+        owned.times = snapshot.times
+        if isinstance(snapshot, HostSnapshot):
+            _warn_clock_set_back(host, snapshot)
+            return max(0.001, snapshot.times.ready_at(ask.delay, ask.most) - snapshot.now)
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(host, found.times, begin.logged)
-        note(request, until=moment + found.allowed)
+        self._in_flight[request] = _InFlight(host, snapshot.times, begin.logged)
+        note(request, until=moment + snapshot.allowed)
         return 0.0
 
     def end(
@@ -338,16 +338,16 @@ class Hosts:
 
         It is written with the next transaction of the host; at once if others must know it.
         """
-        _, known, logged = self._in_flight.pop(request)
+        _, times_before, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
-        before = owned.times if owned else known
+        before = owned.times if owned else times_before
         exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
         end = ExchangeEnd(
             self._context,
             host,
             self._worker,
-            known,
+            times_before,
             times,
             ended=self._context.moment(),
             record=replace(record, hold=times.last_hold.seconds),
@@ -358,8 +358,8 @@ class Hosts:
             self._state.write(end, subject)
             return HostSnapshot(times, now)
         owned.times, owned.end, owned.is_busy = times, end, False
-        is_longer = times.delay > max(known.delay, self._context.options.min_interval)
-        if not exchange.is_calm or is_longer or owned.is_needless:
+        is_longer = times.delay > max(times_before.delay, self._context.options.min_interval)
+        if not exchange.is_calm or is_longer or owned.can_release:
             self._write_pending(host, subject)
         return HostSnapshot(times, now)
 
@@ -432,9 +432,9 @@ class Hosts:
         """
         owned = self._owned[host]
         write = OwnedHostWrite(host, owned, self._worker, work, is_written)
-        is_ours = self._state.write(write, subject)
+        is_owned = self._state.write(write, subject)
         owned.end, owned.pending = None, []
-        if not is_ours:
+        if not is_owned:
             self._drop(host)
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if write.lets_go:
@@ -462,9 +462,9 @@ class Hosts:
             self.workers, self._is_new = 1 + beat.others, False
 
 
-def _tell_clock(host: str, found: HostSnapshot) -> None:
-    if found.ahead:
-        seconds = format_seconds(found.ahead)
+def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:
+    if snapshot.ahead:
+        seconds = format_seconds(snapshot.ahead)
         logger.warning("the clock was set back: the times of %s were %s ahead", host, seconds)
 
 

@@ -55,7 +55,7 @@ class Redirects(NamedTuple):
     is_private: bool = False  #: the first host has an address that is not public
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> Self:
         """Read what ``json.dumps`` wrote."""
         hops, not_before, is_private = json.loads(text)
         return cls(tuple(Hop(*hop) for hop in hops), not_before, is_private)
@@ -96,14 +96,14 @@ class Job:
         self._lost: list[Request] = []  # deferred ones that cannot be written
         self._restored: set[bytes] = set()  # fingerprints of what the last start has left
 
-    def read(self) -> list[Request]:
+    def restore_requests(self) -> list[Request]:
         """Return the requests that the last start has left, in their order."""
         rows = self._file.execute("SELECT id, request, redirects, fingerprint FROM requests")
         known: dict[bytes, _Known | None] = {}
         restored: list[tuple[int, Request]] = []
         unreadable = 0
         for number, blob, text, fingerprint in rows.fetchall():
-            redirects = Redirects.read(text)
+            redirects = Redirects.from_json(text)
             if blob is None:
                 known[fingerprint] = _Known(number, redirects)
                 continue

@@ -134,7 +134,7 @@ class BodyReader:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         settings = crawler.settings
-        self._most = settings.getint("DOWNLOAD_MAXSIZE")
+        self._max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._warn = settings.getint("DOWNLOAD_WARNSIZE")
         self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
         self._shows_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
@@ -160,19 +160,19 @@ class BodyReader:
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         body, flags = bytearray(), list[str]()
-        most: int = request.meta.get("download_maxsize", self._most)
+        max_bytes: int = request.meta.get("download_maxsize", self._max_bytes)
         size_warning = SizeWarning(request, self._warn)
         size_warning.see(expected or 0, "Expected to receive")
         if head.status_code < 400:
-            _check_size(expected or 0, most)
+            _check_size(expected or 0, max_bytes)
         # What a listener makes of the headers of a document changes nothing, either.
         shown = headers if rank_of(request) is Rank.TARGET else headers.copy()
         stop = self._signal(signals.headers_received, request, headers=shown, body_length=expected)
         try:
             if stop is None:
-                stop = await self._collect(request, exchange, body, most, size_warning)
+                stop = await self._collect(request, exchange, body, max_bytes, size_warning)
                 if head.status_code < 400:
-                    _check_size(len(body), most)
+                    _check_size(len(body), max_bytes)
         except (DownloadTimeoutError, ResponseDataLossError) as error:
             is_loss = isinstance(error, ResponseDataLossError)
             fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
@@ -203,7 +203,7 @@ class BodyReader:
         request: Request,
         exchange: HttpExchange,
         body: bytearray,
-        most: int,
+        max_bytes: int,
         size_warning: SizeWarning,
     ) -> StopDownload | None:
         """Append the body to ``body``, until it is too large or is stopped.
@@ -218,7 +218,7 @@ class BodyReader:
                 return stop
             if is_robots and len(body) > MAX_OCTETS:
                 return StopDownload(fail=False)
-            if most and len(body) > most:
+            if max_bytes and len(body) > max_bytes:
                 break
         return None
 
@@ -248,25 +248,25 @@ class BodyReader:
 class SizeWarning:
     """The warning about a large body, once per response, in the words of Scrapy's handler.
 
-    ``least`` is ``DOWNLOAD_WARNSIZE``; 0 means no warning.
+    ``min_bytes`` is ``DOWNLOAD_WARNSIZE``; 0 means no warning.
     """
 
-    def __init__(self, request: Request, least: int) -> None:
+    def __init__(self, request: Request, min_bytes: int) -> None:
         self._request = request
-        self._least: int = request.meta.get("download_warnsize", least)
+        self._min_bytes: int = request.meta.get("download_warnsize", min_bytes)
 
     def see(self, size: int, verb: str) -> None:
         """Log the warning if a size is large; ``verb`` begins it."""
-        if not self._least or size <= self._least:
+        if not self._min_bytes or size <= self._min_bytes:
             return
         words = "%s %d bytes which is larger than download warn size (%d) in request %s."
-        logger.warning(words, verb, size, self._least, self._request)
-        self._least = 0
+        logger.warning(words, verb, size, self._min_bytes, self._request)
+        self._min_bytes = 0
 
 
-def _check_size(size: int, most: int) -> None:
-    if most and size > most:
-        raise DownloadCancelledError(f"more than {format_bytes(most)}")
+def _check_size(size: int, max_bytes: int) -> None:
+    if max_bytes and size > max_bytes:
+        raise DownloadCancelledError(f"more than {format_bytes(max_bytes)}")
 
 
 def host_field(netloc: str) -> str:
@@ -348,7 +348,7 @@ class LastHeaders:
 
 
 #: A PEM file of an Ed25519 key has 119 bytes; a larger file is something else.
-_MOST_BYTES: Final = 16_384
+_MAX_KEY_BYTES: Final = 16_384
 _NONCE_BYTES: Final = 32
 #: Without a signature, and over plain http, a request has none of these, whoever set them.
 _UNSIGNED: Final = {"Signature-Agent": None, "Signature-Input": None, "Signature": None}
@@ -403,7 +403,7 @@ def read_key(path: Path) -> PrivateKey:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            pem = file.read(_MOST_BYTES) if stat.S_ISREG(mode) else b""
+            pem = file.read(_MAX_KEY_BYTES) if stat.S_ISREG(mode) else b""
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         raise UnusableKey(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):

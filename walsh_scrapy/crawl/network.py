@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 #: Connections that a crawl which is not serial keeps idle.
-_MOST_IDLE: Final = 32
+_MAX_IDLE_CONNECTIONS: Final = 32
 
 _OWN_HANDLER: Final = (
     "DOWNLOAD_HANDLERS: %s serves %s, so walsh-scrapy no longer guarantees that there is one "
@@ -111,7 +111,11 @@ class Network:
     @cached_property
     def idle(self) -> IdleConnections:
         """The connections that are kept alive; serial crawls have at most one together."""
-        return _SERIAL.get() if self._is_serial else IdleConnections(_MOST_IDLE, alone=False)
+        return (
+            _SERIAL.get()
+            if self._is_serial
+            else IdleConnections(_MAX_IDLE_CONNECTIONS, alone=False)
+        )
 
     def is_private(self, host: str) -> bool:
         """Return True if a connection was made to a host at an address that is not public."""

@@ -108,7 +108,11 @@ class Result:
     @property
     def validators(self) -> Validators | None:
         """The validators of the whole document; None if not all of it came."""
-        return Validators.of(self.answer) if self.answer is not None and self.is_whole else None
+        return (
+            Validators.from_response(self.answer)
+            if self.answer is not None and self.is_whole
+            else None
+        )
 
 
 def record_after(known: SourceRecord, request: Request, result: Result, now: float) -> SourceRecord:
@@ -326,7 +330,7 @@ class Outcomes:
     def _known(self, request: Request) -> SourceRecord:
         """Return the row of the source of a request, with the move that its page showed."""
         visit, source = _visited(request)
-        record = self._visits.known(source) or SourceRecord(url=source.url, kind=source.kind)
+        record = self._visits.find_record(source) or SourceRecord(url=source.url, kind=source.kind)
         record = replace(record, kind=source.kind)
         return record.with_move(visit.page.move) if visit.page else record
 
@@ -413,7 +417,7 @@ class Outcomes:
         With ``ends`` its visit ends, and with the last one its host is let go.
         """
         _, source = _visited(request)
-        known, host = self._visits.known(source), self._context.host(record.address)
+        known, host = self._visits.find_record(source), self._context.host(record.address)
         store = self._context.state.sources
         work = store.outcome(known, record, entries, llmstxt, host=host)
         return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)

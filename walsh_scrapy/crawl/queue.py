@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
 #: Ready hosts with which no further start request of a spider is needed.
-ENOUGH: Final = 2000
+MAX_READY_HOSTS: Final = 2000
 #: The order in which middlewares prepare a request: pacing takes its host before robots.txt is
 #: fetched from there.
 _ORDER: Final = (
@@ -49,7 +49,7 @@ _ORDER: Final = (
 )
 
 
-class Preparation:
+class RequestPreparer:
     """The facts that a middleware needs before it can decide on a request: by default none."""
 
     def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - for gates that fetch
@@ -68,7 +68,7 @@ class Turn:
     granted: asyncio.Future[None] | None = None  #: of a coroutine that sends the request itself
     is_prepared: bool = False  #: once per turn: then the gates decide
     is_over: bool = False  #: of a coroutine
-    times_back: int = 0  #: the number of times that PacingMiddleware sent it back
+    times_sent_back: int = 0  #: the number of times that PacingMiddleware sent it back
 
 
 class Queue:
@@ -84,12 +84,12 @@ class Queue:
         engine: Engine,
         hosts: Hosts,
         delays: Mapping[str, float],
-        most: int,
+        max_concurrent: int,
     ) -> None:
         self._context = context
         self._engine = engine
         self._hosts = hosts
-        self._most = most if most > 0 else math.inf  # requests at once
+        self._max_concurrent = max_concurrent if max_concurrent > 0 else math.inf
         self._is_open = False
         #: The requests that wait, by host.
         self.frontier: Frontier[Turn] = Frontier(
@@ -98,21 +98,21 @@ class Queue:
         # Redirected requests that wait for longer than their host, by the end of that wait.
         self._redirected: list[tuple[float, int, Turn]] = []
         self._order = count()
-        self._gates: dict[Gate, Preparation] = {}
+        self._gates: dict[Gate, RequestPreparer] = {}
         self._room = asyncio.Event()
-        self._out: dict[str, Turn] = {}  # by host; one of each at most
-        self._asking: set[Turn] = set()  # of coroutines, in the line of their hosts
+        self._handed_out: dict[str, Turn] = {}  # by host; one of each at most
+        self._fetch_turns: set[Turn] = set()  # of coroutines, in the line of their hosts
         self._timer: CallLaterResult | None = None
 
     def open(self) -> None:
         """Begin to work for our scheduler."""
         self._is_open = True
 
-    def prepare_by(self, gate: Gate, preparation: Preparation) -> None:
+    def register_preparer(self, gate: Gate, preparation: RequestPreparer) -> None:
         """Let a middleware that is in force prepare requests."""
         self._gates[gate] = preparation
 
-    def close(self) -> None:
+    def stop_timer(self) -> None:
         """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
@@ -121,7 +121,7 @@ class Queue:
     @property
     def waiting(self) -> int:
         """The number of requests that wait, ready or not, except for those of coroutines."""
-        return len(self.frontier) - len(self._asking) + len(self._redirected)
+        return len(self.frontier) - len(self._fetch_turns) + len(self._redirected)
 
     def push(self, request: Request) -> None:
         """Keep a request until its host is ready; one that was handed out comes back first."""
@@ -130,7 +130,7 @@ class Queue:
             self._push_new(Turn(request))
             return
         host = self._context.host(request.url)
-        del self._out[host]  # its host stays owned
+        del self._handed_out[host]  # its host stays owned
         turn.is_prepared = False
         self._push(turn, is_back=True)
         self.frontier.free(host)
@@ -160,7 +160,7 @@ class Queue:
             if turn.granted is not None:
                 self._grant(host, turn)
             elif turn.is_prepared or self._is_ready(turn.request):
-                self._out[host] = turn
+                self._handed_out[host] = turn
                 self._hosts.keep(host, turn.request)
                 return turn.request
             else:
@@ -170,10 +170,10 @@ class Queue:
 
     def turn_of(self, request: Request) -> Turn | None:
         """Return the turn in which a request is out, if it may come back."""
-        turn = self._out.get(self._context.host(request.url))
+        turn = self._handed_out.get(self._context.host(request.url))
         return turn if turn is not None and turn.request is request else None
 
-    def sent(self, request: Request) -> None:
+    def mark_explored(self, request: Request) -> None:
         """Note that a target is sent: the links of its host will be known soon, and its work."""
         if rank_of(request) is Rank.TARGET:
             self.frontier.explored(self._context.host(request.url))
@@ -186,13 +186,13 @@ class Queue:
         self.delay(self._context.host(turn.request.url), seconds)
         if turn.granted is not None:
             raise NotYet
-        turn.times_back += 1
+        turn.times_sent_back += 1
         return turn.request
 
     @property
     def in_flight(self) -> list[str]:
         """The hosts with a request in flight."""
-        return [host for host, turn in self._out.items() if self._is_out(turn)]
+        return [host for host, turn in self._handed_out.items() if self._is_out(turn)]
 
     def remaining(self, targets: int) -> float:
         """Return the least seconds that the crawl still takes, for ``targets`` that are not done.
@@ -233,7 +233,7 @@ class Queue:
     async def wait_for_room(self) -> None:
         """Wait until few hosts are ready, so that a start request of the spider is needed."""
         await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
-        while self.frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
+        while self.frontier.ready_hosts(self._context.clock.monotonic()) >= MAX_READY_HOSTS:
             await self.wait_for_change()
 
     async def next_short(self, *, or_room: bool) -> str | None:
@@ -269,13 +269,13 @@ class Queue:
         if turn.granted is None or not self._is_open:
             return
         self._push(turn)
-        self._asking.add(turn)
+        self._fetch_turns.add(turn)
         self._engine.take_requests()
         await turn.granted
 
-    def grant_all(self) -> None:
+    def grant_all_turns(self) -> None:
         """Give all coroutines that wait their turns: a gate waits for one of them."""
-        for turn in self._asking:
+        for turn in self._fetch_turns:
             if turn.granted is not None and not turn.granted.done():
                 turn.granted.set_result(None)
 
@@ -312,11 +312,11 @@ class Queue:
 
     def _grant(self, host: str, turn: Turn) -> None:
         """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""
-        self._asking.discard(turn)
+        self._fetch_turns.discard(turn)
         if turn.granted is None or turn.granted.done():
             self.frontier.free(host)
         else:
-            self._out[host] = turn
+            self._handed_out[host] = turn
             turn.granted.set_result(None)
 
     def _is_ready(self, request: Request) -> bool:
@@ -344,13 +344,14 @@ class Queue:
     @property
     def _is_full(self) -> bool:
         """Whether as many requests are out as may be: the engine does not know granted turns."""
-        sending = [turn for turn in self._out.values() if turn.granted and not turn.is_over]
+        sending = [turn for turn in self._handed_out.values() if turn.granted and not turn.is_over]
         granted = sum(not self._engine.is_active(turn.request) for turn in sending)
-        return granted > 0 and granted + self._engine.active_count >= self._most
+        return granted > 0 and granted + self._engine.active_count >= self._max_concurrent
 
     @property
     def _has_room(self) -> bool:
-        return self.frontier.ready_hosts(self._context.clock.monotonic()) < self._hosts.enough
+        ready = self.frontier.ready_hosts(self._context.clock.monotonic())
+        return ready < self._hosts.max_ready_hosts
 
     def _is_out(self, turn: Turn) -> bool:
         if turn.granted is not None:
@@ -363,14 +364,14 @@ class Queue:
         The engine takes a request after each end. Scrapy has no signal for every end: there is none
         for a request that a middleware denied.
         """
-        for host, turn in list(self._out.items()):
+        for host, turn in list(self._handed_out.items()):
             if not self._is_out(turn):
-                del self._out[host]
+                del self._handed_out[host]
                 self.frontier.free(host)
                 if turn.granted is None:
                     self._hosts.let_go(host, turn.request)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
-        self.close()
+        self.stop_timer()
         if moment is not None:
             self._timer = call_later(max(0.0, moment - now), self._engine.take_requests)

@@ -14,7 +14,7 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
@@ -71,12 +71,12 @@ logger = logging.getLogger(__name__)
 
 #: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
 #: sends it slowly delays all hosts. Waits between the tries are not counted.
-LONGEST_FETCH = 30.0
+MAX_FETCH_SECONDS = 30.0
 #: The same if it did not come in the last run: then its target waits as long, and may take 20 s
 #: (decision 46).
-LONGEST_FETCH_AGAIN = 7.0
+MAX_REFETCH_SECONDS = 7.0
 #: Seconds: for less than that no further try is made.
-SHORTEST_TRY = 1.0
+MIN_TRY_SECONDS = 1.0
 #: Flags of a response that did not come as a whole: its validators are not kept (decision 17).
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
@@ -139,14 +139,14 @@ class RobotsCache:
         copy = copies[origin]
         if copy is None or (file is not None and file.copy.requested_at >= copy.requested_at):
             return file
-        return self._read(origin, copy)
+        return self._parse_copy(origin, copy)
 
     def delay(self, origin: str) -> float:
         """Return the delay in the last known file, in seconds, however old it is."""
         file = self._files.get(origin) or self._newest(origin)
         return file.interval(self._context.clock.now()) if file else 0.0
 
-    def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
+    def _parse_copy(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
         file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
         if file.is_unusable:
@@ -157,10 +157,10 @@ class RobotsCache:
         return file
 
 
-class Robots(RobotsCache, Preparation):
+class Robots(RobotsCache, RequestPreparer):
     """Fetches each robots.txt once, before the first request that needs it.
 
-    An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
+    An origin has ``MAX_FETCH_SECONDS`` seconds on the wire until it has answered (decision 28).
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Robots(RobotsCache, Preparation):
         """Fetch the file of a request, unless it is known or will not be."""
         origin = origin_for(request)
         if not self.is_ready(request):
-            await self._fetcher.once(origin, lambda: self._fetch(origin, request))
+            await self._fetcher.fetch_once(origin, lambda: self._fetch(origin, request))
 
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
@@ -215,7 +215,7 @@ class Robots(RobotsCache, Preparation):
         while (file := self.find(origin, request.url)) is None:
             if (error := self._refusal(origin)) is not None:
                 raise error
-            with self._fetcher.in_gate():
+            with self._fetcher.gate_waits():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
         if file.is_deferred:
@@ -312,11 +312,13 @@ class Robots(RobotsCache, Preparation):
                 not_before=not_before,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
-                validators=Validators.kept(known) if known and known.body is not None else None,
+                validators=Validators.from_record(known)
+                if known and known.body is not None
+                else None,
             )
             is_first = known is None or known.failing_since is None
-            most = LONGEST_FETCH if is_first else LONGEST_FETCH_AGAIN
-            limited = partial(self._limited, origin, most)
+            max_seconds = MAX_FETCH_SECONDS if is_first else MAX_REFETCH_SECONDS
+            limited = partial(self._limited, origin, max_seconds)
             try:
                 answer = await self._fetcher.send(request, Rank.ROBOTS, limited)
             except NotModified as error:
@@ -342,7 +344,7 @@ class Robots(RobotsCache, Preparation):
             not_before = ticket_of(request_of(answer)).not_before
 
     @contextmanager
-    def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
+    def _limited(self, origin: str, max_seconds: float, request: Request) -> Iterator[None]:
         """Give a try the remaining seconds, and count those that it takes.
 
         Raises HasCome if another crawl on the state has fetched the file since: only a worker that
@@ -353,10 +355,10 @@ class Robots(RobotsCache, Preparation):
             if copy is not None and copy.failing_since is None and self._is_usable(copy):
                 self._hosts.copies(self._context.host(origin))[origin] = copy
                 raise HasCome
-        left = most - self._spent[origin]
-        if left < SHORTEST_TRY:
+        remaining = max_seconds - self._spent[origin]
+        if remaining < MIN_TRY_SECONDS:
             raise _TooLong
-        request.meta["download_timeout"] = min(left, self._timeout)
+        request.meta["download_timeout"] = min(remaining, self._timeout)
         try:
             yield
         finally:
@@ -366,8 +368,8 @@ class Robots(RobotsCache, Preparation):
         """Defer a host in whose time the file did not come; decision 12 decides in later runs."""
         if known is not None and known.failing_since is not None:
             return
-        if outcome.is_slow or self._spent.get(origin, 0.0) > LONGEST_FETCH - SHORTEST_TRY:
-            seconds = f"did not come in {LONGEST_FETCH:g} s"
+        if outcome.is_slow or self._spent.get(origin, 0.0) > MAX_FETCH_SECONDS - MIN_TRY_SECONDS:
+            seconds = f"did not come in {MAX_FETCH_SECONDS:g} s"
             reason = f"its robots.txt {'came too slowly' if outcome.is_slow else seconds}"
             host = self._context.host(origin)
             self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
@@ -389,7 +391,7 @@ class Robots(RobotsCache, Preparation):
         """
         host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
-        file = self._read(origin, copy)
+        file = self._parse_copy(origin, copy)
         delay = file.interval(self._context.clock.now())
         write = _CopyWrite(self._store, origin, copy, host, self._context.run)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
@@ -413,7 +415,7 @@ class Robots(RobotsCache, Preparation):
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
-            given = Validators.of(response)
+            given = Validators.from_response(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
         if copy.failing_since is None:
             ROBOTS.keep((self._context.options.user_agent, origin), copy)
@@ -448,7 +450,7 @@ class _CopyWrite:
 
 
 class _TooLong(IgnoreRequest):
-    """A robots.txt did not come within ``LONGEST_FETCH``."""
+    """A robots.txt did not come within ``MAX_FETCH_SECONDS``."""
 
 
 def is_robots(request: Request) -> bool:

@@ -114,10 +114,10 @@ class Engine:
         """Run a coroutine of ours; an error in it ends the crawl, which otherwise cancels it."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         """End the crawl if a coroutine failed: that is our fault (decision 29)."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 #: Bytes of a validator that is kept. Servers refuse a request whose head is too long.
-LONGEST_VALIDATOR: Final = 1024
+MAX_VALIDATOR_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Validators:
     last_modified: bytes | None
 
     @classmethod
-    def of(cls, response: Response) -> Validators:
+    def from_response(cls, response: Response) -> Validators:
         """Read the validators of a response, byte for byte; none that is too long to be sent."""
         given = (response.headers.get(name) or b"" for name in ("ETag", "Last-Modified"))
-        etag, last_modified = (it if len(it) <= LONGEST_VALIDATOR else b"" for it in given)
+        etag, last_modified = (it if len(it) <= MAX_VALIDATOR_BYTES else b"" for it in given)
         return cls(response.url, etag or None, last_modified or None)
 
     @classmethod
-    def kept(cls, record: SourceRecord | LlmsTxtRecord | RobotsCopy) -> Validators | None:
+    def from_record(cls, record: SourceRecord | LlmsTxtRecord | RobotsCopy) -> Validators | None:
         """Return those that were kept of a document; None if none were."""
         url = record.validator_url
         return None if url is None else cls(url, record.etag, record.last_modified)

@@ -48,7 +48,7 @@ class OwnedHost:
     pending: list[Callable[[Connection], object]] = field(default_factory=list)
 
     @property
-    def is_needless(self) -> bool:
+    def can_release(self) -> bool:
         """Whether there is no reason to own it any more."""
         return not self.reasons and not self.is_busy
 
@@ -69,19 +69,19 @@ class Take:
         self._worker = worker
         self._decides_until = decides_until
         self._read = read
-        self.is_ours = False
+        self.is_owned = False
         self.copies: dict[str, RobotsCopy | None] = {}
 
     def __call__(self, connection: Connection) -> HostSnapshot:
-        """Return the row of the host; ``is_ours`` says whether it was taken."""
-        taken = protocol.take(connection, self._host, self._worker, self._decides_until)
-        self.is_ours = taken is not None
-        if taken is None:
+        """Return the row of the host; ``is_owned`` says whether it was taken."""
+        snapshot = protocol.take(connection, self._host, self._worker, self._decides_until)
+        self.is_owned = snapshot is not None
+        if snapshot is None:
             return protocol.find(connection, self._host)
         self.copies = {**self._store.of_host(connection, self._host)}
         if self._read is not None:
             self._read(connection)
-        return taken
+        return snapshot
 
 
 class Begin:
@@ -117,13 +117,13 @@ class Begin:
         if self._logged:
             protocol.withdraw(connection, self._host, self._worker)
         self._check_visited_host(connection)
-        found = protocol.begin(connection, self._host, self._worker, self._ask)
-        if isinstance(found, Begun):
+        answer = protocol.begin(connection, self._host, self._worker, self._ask)
+        if isinstance(answer, Begun):
             is_first = owned.times.request_ended_at is None
-            delay = 0.0 if is_first else found.times.delay_with(self._ask.delay)
-            sent = replace(self._record, requested_at=found.now, delay=delay)
+            delay = 0.0 if is_first else answer.times.delay_with(self._ask.delay)
+            sent = replace(self._record, requested_at=answer.now, delay=delay)
             self._logged.append(log_begin(connection, sent))
-        return found
+        return answer
 
     def _check_visited_host(self, connection: Connection) -> None:
         """Raise HostLost if the visit that led here has lost its own host."""
@@ -144,7 +144,7 @@ class ExchangeEnd:
     context: Context
     host: str
     worker: Worker
-    known: HostTimes  #: of the host when the exchange began
+    times_before: HostTimes  #: of the host when the exchange began
     times: HostTimes  #: of the host now
     ended: float  #: by the clock that counts suspension
     record: RequestRecord
@@ -153,9 +153,11 @@ class ExchangeEnd:
     def __call__(self, connection: Connection) -> bool:
         """Write the end; False means that the host was lost, and only caution was written."""
         age = self.context.moment() - self.ended
-        is_ours = protocol.end(connection, self.host, self.worker, self.known, self.times, age)
+        is_owned = protocol.end(
+            connection, self.host, self.worker, self.times_before, self.times, age
+        )
         log_end(connection, self.record, self.logged)
-        return is_ours
+        return is_owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,23 +218,23 @@ class OwnedHostWrite(Generic[T]):
         self._work = work
         self._is_written = is_written
         self._has_run = False
-        self.lets_go = owned.is_needless
+        self.lets_go = owned.can_release
         self._is_deferred = owned.is_deferred
         self.result: T  #: of ``work``, if the host was not lost
 
     def __call__(self, connection: Connection) -> bool:
         """Write all of it; False means that the host was lost, and only caution was written."""
-        is_ours = _write_pending_rows(connection, self._host, self._owned, self._worker)
-        if is_ours and self.lets_go:
-            is_ours = protocol.let_go(
+        is_owned = _write_pending_rows(connection, self._host, self._owned, self._worker)
+        if is_owned and self.lets_go:
+            is_owned = protocol.let_go(
                 connection, self._host, self._worker, deferred=self._is_deferred
             )
         elif self._has_run and self.lets_go:  # the first run may have let it go
-            is_ours = self._is_written(connection)
+            is_owned = self._is_written(connection)
         self._has_run = True
-        if is_ours:
+        if is_owned:
             self.result = self._work(connection)
-        return is_ours
+        return is_owned
 
 
 def _write_pending_rows(
@@ -240,10 +242,10 @@ def _write_pending_rows(
 ) -> bool:
     """Write the pending rows; return False, and write only caution, if the host was lost."""
     if owned.end is not None:
-        is_ours = owned.end(connection)
+        is_owned = owned.end(connection)
     else:
-        is_ours = protocol.prove(connection, host, worker)
-    if is_ours:
+        is_owned = protocol.prove(connection, host, worker)
+    if is_owned:
         for write in owned.pending:
             write(connection)
-    return is_ours
+    return is_owned

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Sources in a page of a host, which lasts about as many seconds: at most one per second.
-PAGE: Final = 25
+MAX_PAGE_SOURCES: Final = 25
 #: Seconds for which a host is free that gave way. A waiting worker looks each `RECHECK_SECONDS`,
 #: and owns it while its delay goes on.
-AWAY: Final = 3 * RECHECK_SECONDS
+AWAY_SECONDS: Final = 3 * RECHECK_SECONDS
 #: Seconds that the reading of a document never takes.
-LONGEST_READING: Final = 60.0
+MAX_READING_SECONDS: Final = 60.0
 
 
 class Visits:
@@ -95,7 +95,7 @@ class Visits:
             return None
         return LastVisit(max((at for at in moments if at is not None), default=None))
 
-    def known(self, source: Source) -> SourceRecord | None:
+    def find_record(self, source: Source) -> SourceRecord | None:
         """Return the row of a source: as its visit began, since nobody else changes it."""
         if due := self._begun.get(source.url):
             return due.record
@@ -188,7 +188,7 @@ class DueSources:
             host = await self._queue.next_short(or_room=bool(self._left))
             if host is None:
                 host = await self._take_next()
-            elif host in self._rests and self._hosts.is_due_to_others(host):
+            elif host in self._rests and self._hosts.should_give_way(host):
                 self._give_way(host)
                 continue
             if host is None:
@@ -214,12 +214,12 @@ class DueSources:
         while not (self._rests or self._left):
             if not self._busy:
                 return False
-            seen = seen or self._hosts.of_others()
+            seen = seen or self._hosts.owned_by_others()
             await sleep(BEAT_SECONDS)
             idle = 0.0 if self._queue.waiting or self._queue.in_flight else idle + BEAT_SECONDS
-            if idle >= LONGEST_READING:  # another worker may wait for a host of this one
+            if idle >= MAX_READING_SECONDS:  # another worker may wait for a host of this one
                 self._hosts.abandon()
-            now = self._hosts.of_others()
+            now = self._hosts.owned_by_others()
             beat = {host: it for host, it in now.items() if it.until > seen.get(host, it).until}
             seen, free = now, [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
@@ -268,19 +268,19 @@ class DueSources:
         self._stay_away(HostWork(host, rest.sources), rest)
 
     def _stay_away(self, work: HostWork, rest: _Rest) -> None:
-        self._away[work.host] = _Away(rest, self._clock.monotonic() + AWAY)
+        self._away[work.host] = _Away(rest, self._clock.monotonic() + AWAY_SECONDS)
         self._left.appendleft(work)
 
     def _next_left(self) -> HostWork | None:
         """Return the next host to take; None if all others gave way to other workers.
 
-        Such a host is taken again `AWAY` after it was let go (decision 41).
+        Such a host is taken again `AWAY_SECONDS` after it was let go (decision 41).
         """
         now = self._clock.monotonic()
         for work in self._left:
             away = self._away.get(work.host)
             if away and self._hosts.has(work.host):  # still, for a redirect of this worker
-                self._away[work.host] = away._replace(until=now + AWAY)
+                self._away[work.host] = away._replace(until=now + AWAY_SECONDS)
             elif away is None or now >= away.until:
                 return work
         return None
@@ -298,7 +298,7 @@ class DueSources:
     def _page(self, connection: Connection, host: str, rest: _Rest) -> Page:
         """Read the next page of the sources of a host, as of now: once the host is owned."""
         delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
-        most, now = max(1, int(PAGE / max(1.0, delay))), self._clock.now()
+        most, now = max(1, int(MAX_PAGE_SOURCES / max(1.0, delay))), self._clock.now()
         return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
 
     def _keep(self, host: str, rest: _Rest, page: Page) -> None:

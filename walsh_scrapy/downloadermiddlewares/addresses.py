@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import SCHEMES, Gate
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.crawl import Crawl
 
 
-class AddressMiddleware(Component, Preparation):
+class AddressMiddleware(Component, RequestPreparer):
     """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
 
     The request that follows a redirect with Retry-After goes no further before the end of its wait.
@@ -26,7 +26,7 @@ class AddressMiddleware(Component, Preparation):
 
     def __init__(self, crawl: Crawl) -> None:
         self._access = crawl.access
-        crawl.queue.prepare_by(Gate.ADDRESS, self)
+        crawl.queue.register_preparer(Gate.ADDRESS, self)
 
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none.

@@ -71,9 +71,9 @@ class ConditionalMiddleware(Component):
 
     def _of_page(self, source: Source) -> Validators | None:
         """Return the validators of the last visit."""
-        record = self._visits.known(source)
+        record = self._visits.find_record(source)
         # Those of a feed are not those of the same page as markdown.
-        return Validators.kept(record) if record and record.kind == source.kind else None
+        return Validators.from_record(record) if record and record.kind == source.kind else None
 
     def _check_other(self, source: Source, url: str) -> None:
         """Raise AlreadyRead if ``url`` is another source's, which was fetched lately.
@@ -104,7 +104,7 @@ class ConditionalMiddleware(Component):
         is_past = record.requested_at <= now + CLOCK_SKEW
         if is_past and (is_fresh or record.requested_at >= self._context.started_at):
             raise AlreadyRead(url, record.requested_at, record.due_at, record.problem)
-        return Validators.kept(record)
+        return Validators.from_record(record)
 
     def _is_forced(self) -> bool:
         spider = self._crawler.spider

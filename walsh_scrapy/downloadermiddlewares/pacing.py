@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_BACK: Final = 1
 
 
-class PacingMiddleware(Component, Preparation):
+class PacingMiddleware(Component, RequestPreparer):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
     This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
@@ -44,7 +44,7 @@ class PacingMiddleware(Component, Preparation):
         self._deferred_hosts = crawl.context.deferred_hosts
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
-        self._queue.prepare_by(Gate.PACING, self)
+        self._queue.register_preparer(Gate.PACING, self)
         self._access = crawl.access
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         connect = crawl.crawler.signals.connect
@@ -63,7 +63,7 @@ class PacingMiddleware(Component, Preparation):
         """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
         self._network.check_route(request)
         turn, host = self._queue.turn_of(request), self._context.host(request.url)
-        if turn is None or turn.times_back > _MOST_BACK or self._hosts.is_busy(host):
+        if turn is None or turn.times_sent_back > _MOST_BACK or self._hosts.is_busy(host):
             await self._wait(request)
         elif seconds := await self._exchanges.begin(request):
             return self._queue.send_back(turn, seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.crawl import Crawl
 
 
-class PrivateHostsMiddleware(Component, Preparation):
+class PrivateHostsMiddleware(Component, RequestPreparer):
     """Denies a hop from a public host to a private one, by its name or by its addresses.
 
     The step from a page to its feed on another host is a hop too (decision 16).
@@ -34,7 +34,7 @@ class PrivateHostsMiddleware(Component, Preparation):
         self._network = crawl.network
         # It gives no ticket, but writes the hops into `meta`.
         self._has_scrapys_redirects = not in_force(crawl.settings, Gate.REDIRECT)
-        crawl.queue.prepare_by(Gate.PRIVATEHOSTS, self)
+        crawl.queue.register_preparer(Gate.PRIVATEHOSTS, self)
 
     async def process_request(self, request: Request) -> None:
         """Check a hop before its host gets any request, even for robots.txt."""

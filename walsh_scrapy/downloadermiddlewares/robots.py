@@ -49,7 +49,7 @@ class RobotsMiddleware(Component):
         )
         parts = (crawl.hosts, crawl.queue, crawl.access, crawl.fetcher)
         self._robots = Robots(context, settings, stats, *parts, signal)
-        crawl.queue.prepare_by(Gate.ROBOTS, self._robots)
+        crawl.queue.register_preparer(Gate.ROBOTS, self._robots)
         self._is_paced = in_force(settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)

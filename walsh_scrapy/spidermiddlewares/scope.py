@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import (
     first_url,
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 _DeclaredBy = Literal["declared", "announced", "moved"]
 
 
-class ScopeMiddleware(Component, Preparation):
+class ScopeMiddleware(Component, RequestPreparer):
     """Drops every request for a URL that no source of the spider declares (decision 16).
 
     As a spider middleware it drops them with a log line. As a downloader middleware it denies
@@ -60,7 +60,7 @@ class ScopeMiddleware(Component, Preparation):
         self._denials = crawl.denials
         self._options = crawl.context.options
         self._declared_only = self._options.scope == "declared"
-        crawl.queue.prepare_by(Gate.SCOPE, self)
+        crawl.queue.register_preparer(Gate.SCOPE, self)
 
     async def process_request(self, request: Request) -> None:
         """Deny an undeclared target; a redirect of a declared target is part of it.
@@ -136,7 +136,7 @@ class ScopeMiddleware(Component, Preparation):
 
     def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
         """Return True if the state knows that a declared source moved to this URL."""
-        record = self._visits.known(source) if source else None
+        record = self._visits.find_record(source) if source else None
         if source is None or record is None or not self._targets.owner(source.url):
             return False
         return url in declared_urls(replace(source, url=record.address))
