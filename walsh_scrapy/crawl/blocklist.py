@@ -1,8 +1,7 @@
-"""The blocklist in force, and how it is fetched: the last good one stays until then (R3).
+"""The blocklist, and how it is fetched. The last good list is used until a better one comes (R3).
 
-The list is read in the crawl itself. The published schema is applied in the isolated process
-(decision 34), because a schema can cost any time: a pattern that backtracks for ever, or a tree of
-`$ref`.
+The list is read in the crawl itself. The published schema is applied in the isolated process,
+because a schema can take forever: a pattern that backtracks, or a tree of `$ref`.
 """
 
 from __future__ import annotations
@@ -64,12 +63,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
-#: no more would suspend opt-outs, so it may be larger than any other body.
+#: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that could not
+#: grow would ignore opt-outs, so it may be larger than any other body.
 MAX_LIST_BYTES: Final = 40 * 1024 * 1024
-#: Bytes that are read at once. That takes less than 0.2 s, whatever they are.
+#: Bytes of a list that is parsed in the event loop, which takes less than 0.2 s.
 MAX_INLINE_BYTES: Final = 256 * 1024
-#: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
+#: Bytes of a published schema; a larger one is ignored. The bundled one has 2,000.
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 #: Responses that lead to another URL (RFC 9110 15.4).
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
@@ -78,7 +77,7 @@ RETRY_SECONDS = 3600.0
 
 
 def load_local_list(path: str) -> Blocklist:
-    """Read the file of `WALSH_BLOCKLIST_FILE`; an empty path is an empty list (decision 31).
+    """Read the operator's own list (`WALSH_BLOCKLIST_FILE`). An empty path gives an empty list.
 
     Raises BadSetting with the file, the place in it, and the reason.
     """
@@ -94,17 +93,14 @@ def load_local_list(path: str) -> Blocklist:
 
 
 async def read_list(body: bytes) -> Blocklist:
-    """Return the list in a document. Raises InvalidBlocklist.
-
-    A thread that reads a long list lets the event loop go on.
-    """
+    """Parse a list, a long one in a thread. Raises InvalidBlocklist."""
     if len(body) <= MAX_INLINE_BYTES:
         return Blocklist.parse(body)
     return await asyncio.to_thread(Blocklist.parse, body)
 
 
 class BlocklistCache:
-    """The blocklist as the state has it, when it must be fetched again, and the local list.
+    """The published list, as the state has it, and the operator's own list.
 
     Raises BadSetting if the file of the local list cannot be used.
     """
@@ -114,7 +110,7 @@ class BlocklistCache:
         self._store = context.state.blocklist
         self._url = context.options.blocklist_url
         self._schema_url = context.options.blocklist_schema_url
-        self.hash: str | None = None  #: of the list in force, as the state names its copy
+        self.hash: str | None = None  #: the SHA-256 of the current list
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
         self._list = Blocklist.EMPTY
@@ -130,7 +126,7 @@ class BlocklistCache:
     def is_due(self) -> bool:
         """Whether the list must be fetched before any target.
 
-        It must as well if its last fetch lies in the future: then the clock was set back.
+        That is so too if its last fetch is in the future, because the clock was set back.
         """
         is_fresh = self._tried_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
@@ -148,14 +144,14 @@ class BlocklistCache:
 
     @property
     def is_adopted(self) -> bool:
-        """Whether a published list is in force, however old."""
+        """Whether there is a published list, however old."""
         return self._list is not Blocklist.EMPTY
 
     def blocks(self, url: str, *, for_list: bool = False) -> Entry | None:
-        """Return the entry that blocks a URL, of the published list or of the local one.
+        """Return the entry that blocks a URL, in the published list or in the operator's own.
 
-        The local one cannot keep the published one from being fetched: a request ``for_list`` is
-        checked by that alone (decision 31).
+        The operator's list cannot prevent a fetch of the published one: a request ``for_list`` is
+        checked against the published list only.
         """
         return self._list.blocks(url) or (None if for_list else self._local.blocks(url))
 
@@ -165,7 +161,7 @@ class BlocklistCache:
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
     async def adopt(self, candidate: Response, schema: Response | None, reader: Reader) -> None:
-        """Put a fetched list in force if it is valid under our schema and the published one."""
+        """Use a fetched list if it is valid by our schema and by the published one."""
         if schema is not None:
             self._store.keep(self._schema_url, self._copy(schema, self._schema_url), schema.body)
         try:
@@ -187,22 +183,22 @@ class BlocklistCache:
     async def _check_published(self, body: bytes, reader: Reader) -> None:
         """Raise InvalidBlocklist for a list that the published schema forbids.
 
-        A schema that is not sound is ignored (decision 14), and so is one that costs too much.
+        A schema that is no valid schema, or costs too much, is ignored.
         """
         schema = self._store.document(self._schema_url) if self._schema_url else None
         if schema is None or is_bundled(schema):
             return
         if len(schema) > MAX_SCHEMA_BYTES:
             size = f"{len(schema)} bytes, more than {MAX_SCHEMA_BYTES}"
-            logger.warning("%s is not used: it has %s", self._schema_url, size)
+            logger.warning("%s is ignored: it has %s", self._schema_url, size)
             return
         try:
             await reader.call(self._schema_url, check_schema, body, schema)
         except (TooCostly, StillDue) as error:
-            logger.warning("%s is not used. %s", self._schema_url, error)
+            logger.warning("%s is ignored. %s", self._schema_url, error)
 
     def keep_unchanged(self, response: Response) -> None:
-        """Keep the list in force: its server answered 304."""
+        """Use the current list for longer: its server answered 304."""
         known = self._store.find(self._url)
         if known is not None:
             given = self._copy(response, self._url)
@@ -223,7 +219,7 @@ class BlocklistCache:
         return self._url, self._schema_url
 
     def has_come(self) -> bool:
-        """Adopt the list of another crawl, and return True if it is not due any more."""
+        """Adopt a newer list of another crawl. Return True if no list has to be fetched now."""
         shared = BLOCKLISTS.find(self._key)
         if shared and self._requested_at < shared.copy.requested_at <= self._clock.now():
             self._store.keep(self._url, shared.copy, shared.document)
@@ -232,21 +228,21 @@ class BlocklistCache:
         return not self.is_due
 
     def keep_last(self, problem: str, retry: float | None = None) -> None:
-        """Keep the last good list in force, and log ``problem``, a sentence.
+        """Go on with the last good list, and log ``problem``, a sentence.
 
         It is fetched again after ``retry`` seconds, by default `RETRY_SECONDS`. If another crawl
-        has fetched one since, that is the last one.
+        has fetched a list since, that list is used.
         """
         if self.has_come():
             return
-        fallback = "the last good one stays in force" if self.is_adopted else "there is none yet"
+        fallback = "the last good one is still used" if self.is_adopted else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._tried_at = self._clock.now()
         refresh = self._list.refresh.total_seconds()
         self._due_at = self._tried_at + min(retry or RETRY_SECONDS, refresh)
 
     def _use(self, copy: BlocklistCopy | None) -> None:
-        """Put the list of a copy in force, until it is due."""
+        """Use the list in a copy, until it is due."""
         if copy is None:
             return
         if copy.copy != self.hash:
@@ -257,7 +253,7 @@ class BlocklistCache:
     def _copy(self, response: Response, url: str, adopted: str = "") -> BlocklistCopy:
         """Return the copy of a document, with its validators if ``url`` itself answered.
 
-        Those of the URL that it redirected to must not be sent to ``url`` (decision 17).
+        Validators belong to one URL: those of a redirect's target must not be sent to ``url``.
         """
         given, wanted = Validators.from_response(response), Request(url).url
         etag, modified = (given.etag, given.last_modified) if given.url == wanted else (None, None)
@@ -265,7 +261,7 @@ class BlocklistCache:
 
 
 class PublishedList(BlocklistCache, RequestPreparer):
-    """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
+    """Fetches the published list when it is due; until then all targets wait."""
 
     def __init__(
         self,
@@ -282,11 +278,11 @@ class PublishedList(BlocklistCache, RequestPreparer):
         self._access = access
         self._fetcher = fetcher
         self._engine = engine
-        # Why there is no list in this run; then nothing but the list is requested.
+        # Set if there will be no list in this run: then nothing but the list is requested.
         self._deferral: StillDue | None = None
 
     def is_ready(self, request: Request) -> bool:
-        """Return True if the list has not to be fetched for a request."""
+        """Return True if a request needs no fetch of the list."""
         is_known = not self.is_due and self._deferral is None
         return is_known or rank_of(request) is not Rank.TARGET
 
@@ -298,24 +294,24 @@ class PublishedList(BlocklistCache, RequestPreparer):
             raise Denied("blocklist", "it is listed")
 
     async def prepare_list(self) -> None:
-        """Fetch the list. Raises StillDue if the project's own code kept the first one away."""
+        """Fetch the list. Raises StillDue if code of the project prevented the first fetch ever."""
         if self._deferral is None:
             await self._fetcher.fetch_once("blocklist", self._fetch)
         if self._deferral is not None:
             raise self._deferral
 
     def checks(self, request: Request) -> bool:
-        """Return True if a request is checked: those for the list are not."""
+        """Return True if a request is checked against the list; the list's own URL is not."""
         ticket = ticket_of(request)
         return self.has_list and (ticket.rank is not Rank.OPERATOR or bool(ticket.hops))
 
     def blocking(self, request: Request) -> Entry | None:
-        """Return the entry that blocks a request; the local list blocks none for the list."""
+        """Return the entry that blocks a request, or None."""
         for_list = ticket_of(request).serves_blocklist
         return self.blocks(request.url, for_list=for_list) if self.checks(request) else None
 
     async def _fetch(self) -> None:
-        """Fetch the list, and its schema if one is published, unless another worker has."""
+        """Fetch the list, and its schema if it has one, unless another worker has fetched them."""
         logger.info("waiting for the blocklist: %s", self._url)
         with self._fetcher.hold_back_targets():
             try:
@@ -336,7 +332,7 @@ class PublishedList(BlocklistCache, RequestPreparer):
                 if not isinstance(error, RequestDeferred):
                     self._stats.inc_value("walsh/blocklist/failed")
                 reason = reason_of(error, self._url)
-                # One for which it was waited in vain has not failed: another worker may bring it.
+                # After a wait for another worker the fetch has not failed: that one may succeed.
                 retry = OWNED_HOST_TIMEOUT_SECONDS if isinstance(error, StillDue) else None
                 self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
                 refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
@@ -344,12 +340,12 @@ class PublishedList(BlocklistCache, RequestPreparer):
                     self._end_run(refused)
 
     def _end_run(self, error: NotDelivered) -> None:
-        """End the run: it has no list to obey, and that is not the fault of the list's host."""
+        """End the run: there is no list, and code of the project is the reason."""
         self._deferral = self._access.make_deferral("there is no blocklist yet")
         self._engine.end("gate_failed", f"{error}, and there is no blocklist yet. {error.remedy}")
 
     async def _schema(self) -> Response | None:
-        """Return the published schema; None if it is unchanged, or did not come."""
+        """Return the published schema; None if it is unchanged or cannot be fetched."""
         try:
             return await self._requested(self._schema_url)
         except NotModified:
@@ -363,7 +359,7 @@ class PublishedList(BlocklistCache, RequestPreparer):
 
     @contextmanager
     def _unless_it_has_come(self, _request: Request) -> Iterator[None]:
-        """Raise HasCome instead of a try if another crawl on the state has fetched the list."""
+        """Raise HasCome, and make no attempt, if another crawl has fetched the list."""
         if self.has_come():
             raise HasCome
         yield

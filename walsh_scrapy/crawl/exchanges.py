@@ -71,7 +71,7 @@ class _Begun(NamedTuple):
 
 
 class _Traffic:
-    """The exchanges that go on, and the lock of the request that is sent next."""
+    """The exchanges in progress, and the lock of the request that is sent next."""
 
     def __init__(self) -> None:
         self.begun: WeakKeyDictionary[Request, _Begun] = WeakKeyDictionary()
@@ -120,9 +120,9 @@ class Exchanges:
     async def begin(self, request: Request, *, while_open: bool = False) -> float:
         """Begin an exchange and return 0, or return the seconds after which to try again.
 
-        Raises RequestDeferred or Unreachable if the host was deferred in the meantime, or must wait
-        too long, and HostLost if a visit's host was lost: its source may have been visited. With
-        ``while_open`` it raises RequestDeferred when the crawl ends.
+        Raises RequestDeferred or Unreachable if the host was deferred, or must wait too long, and
+        HostLost if the host of a visit was lost, because another worker may have made the visit.
+        With ``while_open`` it raises RequestDeferred when the crawl ends.
         """
         async with self.quiet():
             if while_open and self._engine.is_closing:
@@ -138,7 +138,7 @@ class Exchanges:
         return seconds
 
     def _begin(self, request: Request) -> float | None:
-        """Begin an exchange as ``Hosts.begin`` does: None means that the host was lost."""
+        """Begin an exchange; see ``Hosts.begin``."""
         ticket, name = ticket_of(request), host_of(request.url)
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have checked")
@@ -159,9 +159,9 @@ class Exchanges:
         return seconds
 
     def quiet(self) -> AbstractAsyncContextManager[None]:
-        """Wait until no request is in flight, in a serial crawl; in any other one for nothing.
+        """Wait until no request of the process is in flight, if the crawl is serial.
 
-        Then one waiting request at a time enters.
+        Requests that wait enter one at a time.
         """
         return self._quiet_process() if self._context.options.serial else nullcontext()
 
@@ -210,7 +210,7 @@ class Exchanges:
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
         if is_redirect(exchange.status) and exchange.retry_after:
-            # The request that follows it waits as well, at whatever host (decision 15).
+            # A redirect's Retry-After holds for the request that follows it, at whatever host.
             not_before = self._context.clock.monotonic() + exchange.retry_after
             note(request, not_before=not_before)
         if response is not None:
@@ -223,7 +223,7 @@ class Exchanges:
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
-                wait = 0.0  # requests that are deferred wait for nothing: they end when handed out
+                wait = 0.0  # its requests are deferred when they are handed out, so none waits
         elif isinstance(error, ProxyTrouble):
             self._deferred_hosts.add(name, str(error), error.until)
             wait = 0.0
@@ -231,7 +231,7 @@ class Exchanges:
         self.let_go_inline(request, host)
 
     def was_sent(self, request: Request, error: Exception) -> bool:
-        """Return True if a request went to its host before an error came (decision 29)."""
+        """Return True if a request went to its host before an error came."""
         if request in self._responses:  # the error is of a middleware nearer to the wire
             return True
         is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
@@ -239,7 +239,7 @@ class Exchanges:
         return ticket_of(request).reached and (was_begun or not is_ours)
 
     def withdraw(self, request: Request, error: Exception) -> None:
-        """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
+        """End the exchange of a request that was never sent; the request log forgets it."""
         if self._over(request) is None:
             return
         host = self._hosts.host_of(request)
@@ -264,10 +264,11 @@ class Exchanges:
             self.end(request, None)
 
     def sweep(self) -> None:
-        """End the exchanges that are over, although no other method was called.
+        """End the exchanges that are over without an event.
 
         A middleware nearer to the wire may have hidden the response, or have raised an exception.
-        A cancelled request is not active any more, but its exchange goes on until it has left.
+        A cancelled request is not active any longer, but its exchange goes on until it has left the
+        downloader.
         """
         for request in self._hosts.in_flight:
             is_out = ticket_of(request).reached and request not in self._left
@@ -275,11 +276,11 @@ class Exchanges:
                 self.end(request, None)
 
     def _over(self, request: Request) -> float | None:
-        """Return the seconds that an exchange took; None if it is over already, or never began.
+        """Return the seconds that an exchange took; None if it has ended already, or never began.
 
-        They count from the moment when it was sent: its connection may have waited while a document
-        was read. They count from its start if it was never sent. Time in which the process stood
-        still is not counted (decision 29).
+        They count from the moment when the request was sent, or from the start of the exchange if
+        it was not: before that its connection may have waited while a document was read. Time in
+        which the process stood still does not count, because the host is not the reason.
         """
         begun = self._traffic.begun.pop(request, None)
         if begun is None:
@@ -342,5 +343,5 @@ def _has_validator(response: Response) -> bool:
 
 
 def _words(error: Exception | None, url: str) -> str:
-    """Return why there was no response, for the log of requests."""
+    """Return why there was no response, for the request log."""
     return reason_of(error, url) if error else "cancelled, and no response came"

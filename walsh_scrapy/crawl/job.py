@@ -1,4 +1,4 @@
-"""The pending requests of a job (``JOBDIR``), on disk from the moment they are queued (decision 7).
+"""The pending requests of a job (``JOBDIR``), on disk from the moment when they are queued.
 
     queued -> handed out -> over: forgotten
                          -> deferred, or the process is killed: kept for the next start
@@ -56,7 +56,7 @@ class Redirects(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what ``json.dumps`` wrote."""
+        """Return the redirects that ``json.dumps`` wrote."""
         hops, not_before, is_private = json.loads(text)
         return cls(tuple(Hop(*hop) for hop in hops), not_before, is_private)
 
@@ -71,8 +71,8 @@ class _Known(NamedTuple):
 class Job:
     """The requests of one job that are not over yet. Raises sqlite3.Error if its file fails.
 
-    Redirects are kept in a file of our own, because anybody may write them into ``request.meta``
-    (decision 30).
+    Redirects are kept in a file of our own, because code of a project may write anything into
+    ``request.meta``.
     """
 
     def __init__(self, crawler: Crawler, folder: str, clock: Clock, network: Network) -> None:
@@ -202,7 +202,7 @@ class Job:
             self._delete(row)
 
     def hand_out(self, request: Request) -> None:
-        """Note that a request was handed out: it is kept until it is over."""
+        """Mark a request as handed out: it is kept until it is over."""
         if request in self._rows:
             self._handed_out.add(request)
 

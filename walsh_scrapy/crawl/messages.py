@@ -1,7 +1,7 @@
 """From Scrapy's requests to the bytes of HTTP, and from these to its responses.
 
-The headers that our middlewares guarantee are set again where a request is sent (decision 30).
-There a request is signed too, if the crawl has a key.
+The headers that our middlewares guarantee are set once more where a request is sent, because other
+middlewares may have changed them. There a request is signed too, if the crawl has a key.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def message_of(
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return method, target and header fields of a request for a URL, as they are sent.
 
-    Host is that of the URL, whatever the request has. ``fixed`` are fields that are sent with these
-    values only (decision 30).
+    Host is the authority of the URL, whatever the request says. ``fixed`` are fields that are sent
+    with these values only.
     """
     url, proxy = urlsplit(urldefrag(whole_url)[0]), endpoint.proxy
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
@@ -165,7 +165,7 @@ class BodyReader:
         size_warning.see(expected or 0, "Expected to receive")
         if head.status_code < 400:
             _check_size(expected or 0, max_bytes)
-        # What a listener makes of the headers of a document changes nothing, either.
+        # A listener must not be able to change the headers of a document.
         shown = headers if rank_of(request) is Rank.TARGET else headers.copy()
         stop = self._signal(signals.headers_received, request, headers=shown, body_length=expected)
         try:
@@ -208,7 +208,7 @@ class BodyReader:
     ) -> StopDownload | None:
         """Append the body to ``body``, until it is too large or is stopped.
 
-        A listener stops that of a page; a robots.txt is stopped after 500 KiB (decision 11).
+        A listener may stop a page. A robots.txt is stopped after 500 KiB (RFC 9309, 2.5).
         """
         is_robots = rank_of(request) is Rank.ROBOTS
         async for piece in exchange.body():
@@ -225,7 +225,7 @@ class BodyReader:
     def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
         """Send a signal; return the StopDownload of a listener, if one was raised.
 
-        No listener stops the download of robots.txt, the blocklist or its schema (decision 30).
+        No listener can stop the download of robots.txt, the blocklist or its schema.
         """
         results = self._crawler.signals.send_catch_log(
             signal,
@@ -293,9 +293,9 @@ def _log_tls(url: str, stream: TlsStream) -> None:
 
 
 def counted_bytes(request: Request, headers: Headers) -> int | None:
-    """Return the number of bytes of an answer's body that count; None if all do.
+    """Return the maximum of bytes of a body that are read; None if all are.
 
-    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
+    One more than the maximum is kept of a robots.txt, so that its cut last line is dropped.
     """
     if rank_of(request) is Rank.ROBOTS:
         return MAX_OCTETS + 1
@@ -304,7 +304,7 @@ def counted_bytes(request: Request, headers: Headers) -> int | None:
     return HEAD_BYTES if is_page else None
 
 
-#: Headers that would link visits to each other, or carry credentials (R1, decision 16).
+#: Headers that would link visits to each other, or carry credentials (R1).
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 

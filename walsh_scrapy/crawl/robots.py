@@ -1,4 +1,4 @@
-"""The robots.txt in force of each origin, and how it is fetched (R2; decisions 7, 12 and 25)."""
+"""The robots.txt of each origin: which copy is obeyed, and how it is fetched (R2, decision 12)."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
-#: sends it slowly delays all hosts. Waits between the tries are not counted.
+#: Seconds on the wire for one robots.txt in a run, with its redirects and retries, because a server
+#: that sends it slowly delays all hosts. Waits between the attempts do not count.
 MAX_FETCH_SECONDS = 30.0
-#: The same if it did not come in the last run: then its target waits as long, and may take 20 s
-#: (decision 46).
+#: The same if it did not come in the last run, because the target may be as slow, and may take 20 s
+#: more.
 MAX_REFETCH_SECONDS = 7.0
-#: Seconds: for less than that no further try is made.
+#: No further attempt is made in less than these seconds.
 MIN_TRY_SECONDS = 1.0
-#: Flags of a response that did not come as a whole: its validators are not kept (decision 17).
+#: Flags of an incomplete response. Its validators are not stored, or a 304 would confirm a part.
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
 
@@ -87,8 +87,8 @@ class RobotsOutcome(NamedTuple):
     url: str  #: that was requested last
     result: AccessResult
     response: Response | None = None  #: the last one; None if the host did not answer
-    is_dead: bool = False  #: the host could not be reached (decision 28)
-    is_slow: bool = False  #: too few bytes came (decision 46)
+    is_dead: bool = False  #: the host could not be reached
+    is_slow: bool = False  #: too few bytes came in a second
 
 
 class RobotsCache:
@@ -106,9 +106,9 @@ class RobotsCache:
     def find(self, origin: str, url: str) -> RobotsFile | None:
         """Return the file of an origin for the request of a URL, or None if it must be fetched.
 
-        Beyond its lifetime a copy counts only while its host got no other request: in the run that
-        fetched it, and for a request that it allows and makes wait longer than ``WALSH_MAX_WAIT``
-        (decision 7).
+        An expired copy is used only if its host got no other request since: in the run that fetched
+        it, and for a request that it allows but makes wait longer than ``WALSH_MAX_WAIT``.
+        Otherwise a host with a very long Crawl-delay would get requests for robots.txt only.
         """
         file = self._files.get(origin)
         if file is None or not self._is_fresh(file):
@@ -132,7 +132,7 @@ class RobotsCache:
         return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
 
     def _newest(self, origin: str) -> RobotsFile | None:
-        """Return the file as the state has it, however old; an unwritten one is newer."""
+        """Return the newest file, however old: from the state, or from memory if it is pending."""
         copies, file = self._hosts.copies(self._context.host(origin)), self._files.get(origin)
         if origin not in copies:
             copies[origin] = self._store.find(origin)
@@ -160,7 +160,7 @@ class RobotsCache:
 class Robots(RobotsCache, RequestPreparer):
     """Fetches each robots.txt once, before the first request that needs it.
 
-    An origin has ``MAX_FETCH_SECONDS`` seconds on the wire until it has answered (decision 28).
+    An origin has ``MAX_FETCH_SECONDS`` on the wire to answer.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Robots(RobotsCache, RequestPreparer):
         self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
-        """Return True if the file of a request is known, or will not be."""
+        """Return True if the file of a request is known, or cannot be fetched."""
         origin = origin_for(request)
         return (
             is_robots(request)
@@ -199,7 +199,7 @@ class Robots(RobotsCache, RequestPreparer):
         )
 
     async def prepare(self, request: Request) -> None:
-        """Fetch the file of a request, unless it is known or will not be."""
+        """Fetch the file of a request, unless it is known or cannot be fetched."""
         origin = origin_for(request)
         if not self.is_ready(request):
             await self._fetcher.fetch_once(origin, lambda: self._fetch(origin, request))
@@ -248,13 +248,13 @@ class Robots(RobotsCache, RequestPreparer):
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
         """Return why an origin's file is not fetched, or None.
 
-        A deferral may end during the run; then the file may be fetched (decision 7).
+        A deferral may end during the run. Then the file may be fetched.
         """
         error, until = self._refusals.get(origin, (None, 0.0))
         return error if self._context.clock.now() < until else None
 
     async def _fetch(self, origin: str, needed_by: Request) -> None:
-        """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
+        """Fetch an origin's file, unless another worker has fetched it, and keep the outcome."""
         url = robots_url(needed_by.url)
         if url.partition(":")[0] not in SCHEMES:
             self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
@@ -280,7 +280,7 @@ class Robots(RobotsCache, RequestPreparer):
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
-            # If the state failed, the deferral ends now; even so nothing is fetched at once.
+            # If the state failed, the deferral is over already; the next attempt waits anyway.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
             self._refusals[origin] = error, until
         except Denied as error:  # by a gate that the target would not pass either
@@ -345,10 +345,10 @@ class Robots(RobotsCache, RequestPreparer):
 
     @contextmanager
     def _limited(self, origin: str, max_seconds: float, request: Request) -> Iterator[None]:
-        """Give a try the remaining seconds, and count those that it takes.
+        """Limit an attempt to the remaining seconds, and count the seconds that it takes.
 
-        Raises HasCome if another crawl on the state has fetched the file since: only a worker that
-        beats keeps others from its host between requests.
+        Raises HasCome if another crawl on the state has fetched the file since. That can happen
+        because only a crawl of sources keeps others away from its host between requests.
         """
         if not self._hosts.is_beating:
             copy = self._store.find(origin)
@@ -365,7 +365,10 @@ class Robots(RobotsCache, RequestPreparer):
             self._spent[origin] += ticket_of(request).seconds
 
     def _defer_late(self, origin: str, outcome: RobotsOutcome, known: RobotsCopy | None) -> None:
-        """Defer a host in whose time the file did not come; decision 12 decides in later runs."""
+        """Defer a host whose file did not come in time, for this run only.
+
+        In later runs ``WALSH_ROBOTS_UNREACHABLE`` decides, as for any file that is unreachable.
+        """
         if known is not None and known.failing_since is not None:
             return
         if outcome.is_slow or self._spent.get(origin, 0.0) > MAX_FETCH_SECONDS - MIN_TRY_SECONDS:
@@ -377,7 +380,7 @@ class Robots(RobotsCache, RequestPreparer):
             self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
 
     def _adopt(self, origin: str, copy: RobotsCopy) -> None:
-        """Keep the copy that another crawl of this process fetched, unless ours is as new."""
+        """Use the copy that another crawl of this process fetched, unless ours is as new."""
         known = self._newest(origin)
         if known is None or known.copy.requested_at < copy.requested_at:
             self._put(origin, copy, self._context.host(origin))
@@ -385,9 +388,9 @@ class Robots(RobotsCache, RequestPreparer):
     def _put(
         self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
     ) -> RobotsFile:
-        """Obey a copy from now on, and give its host the delay in it unless ``has_delay`` is False.
+        """Obey a copy from now on, and its Crawl-delay unless ``has_delay`` is False.
 
-        It is written with the next transaction of ``requested``, the host that was asked last.
+        The copy is written with the next transaction of ``requested``, the host that answered.
         """
         host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
@@ -428,7 +431,7 @@ class Robots(RobotsCache, RequestPreparer):
             self._report(origin, file, is_dead=answer.is_dead)
         elif answer.result == "meaningless" and file.copy.body:
             logger.warning(
-                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+                "%s/robots.txt gave no meaningful answer (%s); the last good copy is still obeyed",
                 origin,
                 file.copy.status,
             )
@@ -436,7 +439,7 @@ class Robots(RobotsCache, RequestPreparer):
 
 @dataclass(frozen=True, slots=True)
 class _CopyWrite:
-    """A copy that the next transaction of the requested host writes."""
+    """The write of a copy, in the next transaction of the requested host."""
 
     store: RobotsStore
     origin: str

@@ -1,7 +1,9 @@
 """The visits of a crawl, from the due sources in the state to requests (R6, R8).
 
-hosts with work, in the order of decision 6 -> few are ready: the next one is taken
--> its sources -> the scheduler; few of its requests remain: the next page of its sources
+hosts with due sources, in the order in which a run begins them
+-> few hosts are ready: the next one is taken
+-> the first page of its sources goes to the scheduler
+-> few of these requests remain: the next page
 """
 
 from __future__ import annotations
@@ -40,17 +42,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Sources in a page of a host, which lasts about as many seconds: at most one per second.
+#: The maximum of sources in a page of a host. At a request per second it lasts for 25 s.
 MAX_PAGE_SOURCES: Final = 25
-#: Seconds for which a host is free that gave way. A waiting worker looks each `RECHECK_SECONDS`,
-#: and owns it while its delay goes on.
+#: Seconds for which a host is left to other workers. A worker that waits for it looks every
+#: `RECHECK_SECONDS`.
 AWAY_SECONDS: Final = 3 * RECHECK_SECONDS
-#: Seconds that the reading of a document never takes.
+#: The reading of a document takes less than these seconds.
 MAX_READING_SECONDS: Final = 60.0
 
 
 class Visits:
-    """The sources that a crawl may visit, and the rows of those that it visits now."""
+    """The sources that a crawl may visit, and the rows of the visits in progress."""
 
     def __init__(
         self,
@@ -78,13 +80,13 @@ class Visits:
         self.hosts.end_visit(source)
 
     def is_begun(self, source: Source) -> bool:
-        """Return True if a visit that was due goes on; else its spider requests it by itself."""
+        """Return True if the visit of a due source is in progress."""
         return source.url in self._begun
 
     def last_visit(self, host: str) -> LastVisit | None:
-        """Return the latest last visit of the sources at a host name that are visited now.
+        """Return the latest earlier visit of the sources at a host that are visited now.
 
-        None if no visit there goes on.
+        None if no visit there is in progress.
         """
         moments = [
             due.record.visited_at if due.record else None
@@ -96,7 +98,7 @@ class Visits:
         return LastVisit(max((at for at in moments if at is not None), default=None))
 
     def find_record(self, source: Source) -> SourceRecord | None:
-        """Return the row of a source: as its visit began, since nobody else changes it."""
+        """Return the row of a source, in a visit as of its begin: no other worker changes it."""
         if due := self._begun.get(source.url):
             return due.record
         found = self.context.state.sources.find(source.url)
@@ -105,7 +107,7 @@ class Visits:
     def owner(self, url: str) -> Source | None:
         """Return the source that declares a URL, or None.
 
-        Those of a sources file are looked up in the state, those that a spider set in memory.
+        The sources of a file are looked up in the state, those that a spider has set in memory.
         """
         if due := self._begun.get(url):
             return due.source
@@ -127,21 +129,21 @@ class Visits:
 
 
 class DueUrl(NamedTuple):
-    """A source that is due, and the URL to request: the declared one, or where it moved to."""
+    """A due source, and the URL to request: the declared one, or the one to which it moved."""
 
     source: Source
     url: str
 
 
 class _Rest(NamedTuple):
-    """The remaining sources of a host: about their number, and their start."""
+    """The sources of a host that were not read yet: roughly their number, and the first one."""
 
     sources: int
     begin: Place
 
 
 class _Away(NamedTuple):
-    """The remaining sources of a host that gave way, and when it may be taken again (monotonic)."""
+    """A host that was left to others: its remaining sources, and when it may be taken again."""
 
     rest: _Rest
     until: float
@@ -150,7 +152,7 @@ class _Away(NamedTuple):
 class DueSources:
     """The sources that a run visits, in the order of their requests.
 
-    ``force`` ignores the due times, but no gate (decision 20). A source that is gone (410) is not
+    ``force`` ignores the due times, but no gate. A source that is gone (410) is not
     visited until the operator resumes it (`walsh sources resume`). Raises StateUnavailable if the
     state fails.
     """
@@ -178,10 +180,10 @@ class DueSources:
     async def each(self) -> AsyncIterator[DueUrl]:
         """Yield the sources, as the scheduler takes them.
 
-        A host is taken before its sources are read, so that no other worker visits them. A host
-        with many sources gets the next ones when few of its requests remain. At the end, hosts that
-        other workers own are left to them if they beat, and visit the same sources. Otherwise this
-        worker waits: it visits the sources that a killed worker has not visited.
+        A host is taken before its sources are read, so that no other worker visits them. The next
+        page of a host is read when few of its requests remain. At the end, hosts of other workers
+        are left to those that are alive and visit the same sources. For all others this worker
+        waits, and visits the sources that a killed worker has not visited.
         """
         self._hosts.beat(self._same)
         while await self._has_more():
@@ -197,7 +199,7 @@ class DueSources:
             rest = self._rests[host].sources if host in self._rests else 0
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
                 if not self._hosts.has_for(host, self):
-                    break  # it was lost meanwhile, so its rows may be old
+                    break  # the host was lost, so these rows may be old
                 self._queue.frontier.expect(host, rest + left)
                 self._visits.begin(host, each)
                 self.begun += 1
@@ -208,7 +210,7 @@ class DueSources:
                 self._hosts.let_go(host, self)
 
     async def _has_more(self) -> bool:
-        """Return False if nothing is due but at hosts of workers that beat, and visit it."""
+        """Return False if all that is due is at hosts of workers that are visiting it."""
         seen: dict[str, OwnedByOther] = {}
         idle = 0.0
         while not (self._rests or self._left):
@@ -234,7 +236,7 @@ class DueSources:
         return True
 
     async def _take_next(self) -> str | None:
-        """Take the next host, and return it; None if another worker has it, or did its work."""
+        """Take the next host and return it; None if another worker owns it or has deferred it."""
         work = self._next_left()
         if work is None:
             await sleep(RECHECK_SECONDS)
@@ -261,7 +263,7 @@ class DueSources:
         return host
 
     def _give_way(self, host: str) -> None:
-        """Let a host go after the visits at hand: a redirect of another worker may wait for it."""
+        """Let a host go after its current visits: a redirect of another worker may wait for it."""
         rest = self._rests.pop(host)
         self._queue.frontier.expect(host, 0)
         self._hosts.let_go(host, self)
@@ -272,9 +274,9 @@ class DueSources:
         self._left.appendleft(work)
 
     def _next_left(self) -> HostWork | None:
-        """Return the next host to take; None if all others gave way to other workers.
+        """Return the next host to take; None if all were left to other workers for a while.
 
-        Such a host is taken again `AWAY_SECONDS` after it was let go (decision 41).
+        Such a host is taken again `AWAY_SECONDS` after it was let go.
         """
         now = self._clock.monotonic()
         for work in self._left:
@@ -296,7 +298,7 @@ class DueSources:
         return found
 
     def _page(self, connection: Connection, host: str, rest: _Rest) -> Page:
-        """Read the next page of the sources of a host, as of now: once the host is owned."""
+        """Read the next page of the sources of an owned host."""
         delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
         most, now = max(1, int(MAX_PAGE_SOURCES / max(1.0, delay))), self._clock.now()
         return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
