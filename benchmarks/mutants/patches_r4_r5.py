@@ -145,8 +145,8 @@ self._network.check_route(request)
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
         Patch(_EXCHANGES, "Exchanges._begin",
-              "ticket, name = ticket_of(request), host_of(request.url)", """\
-ticket, name = ticket_of(request), host_of(request.url)
+              "name = host_of(request.url)", """\
+name = host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),

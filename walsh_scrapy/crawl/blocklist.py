@@ -157,8 +157,8 @@ class BlocklistCache:
 
     def validators(self, url: str) -> Validators | None:
         """Return the last validators of the list or its schema at ``url``."""
-        known = self._store.find(url)
-        return None if known is None else Validators(url, known.etag, known.last_modified)
+        copy = self._store.find(url)
+        return None if copy is None else Validators(url, copy.etag, copy.last_modified)
 
     async def adopt(self, candidate: Response, schema: Response | None, reader: Reader) -> None:
         """Use a fetched list if it is valid by our schema and by the published one."""
@@ -173,7 +173,8 @@ class BlocklistCache:
         copy = self._copy(candidate, self._url, adopted.text())
         self._store.keep(self._url, copy, candidate.body)
         BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
-        self._list, self.hash = adopted, copy.copy
+        self._list = adopted
+        self.hash = copy.copy
         self._use(copy)
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
@@ -199,19 +200,19 @@ class BlocklistCache:
 
     def keep_unchanged(self, response: Response) -> None:
         """Use the current list for longer: its server answered 304."""
-        known = self._store.find(self._url)
-        if known is not None:
-            given = self._copy(response, self._url)
-            known = replace(
-                known,
-                etag=given.etag or known.etag,
-                last_modified=given.last_modified or known.last_modified,
-                requested_at=given.requested_at,
+        copy = self._store.find(self._url)
+        if copy is not None:
+            answer = self._copy(response, self._url)
+            copy = replace(
+                copy,
+                etag=answer.etag or copy.etag,
+                last_modified=answer.last_modified or copy.last_modified,
+                requested_at=answer.requested_at,
             )
-            self._store.keep(self._url, known)
-            self._use(known)
+            self._store.keep(self._url, copy)
+            self._use(copy)
             if document := self._store.document(self._url):
-                BLOCKLISTS.keep(self._key, SharedBlocklist(known, document))
+                BLOCKLISTS.keep(self._key, SharedBlocklist(copy, document))
 
     @property
     def _key(self) -> tuple[str, str]:
@@ -246,7 +247,8 @@ class BlocklistCache:
         if copy is None:
             return
         if copy.copy != self.hash:
-            self._list, self.hash = Blocklist.of_text(copy.adopted), copy.copy
+            self._list = Blocklist.of_text(copy.adopted)
+            self.hash = copy.copy
         self._requested_at = self._tried_at = copy.requested_at
         self._due_at = copy.requested_at + self._list.refresh.total_seconds()
 
@@ -255,8 +257,13 @@ class BlocklistCache:
 
         Validators belong to one URL: those of a redirect's target must not be sent to ``url``.
         """
-        given, wanted = Validators.from_response(response), Request(url).url
-        etag, modified = (given.etag, given.last_modified) if given.url == wanted else (None, None)
+        validators = Validators.from_response(response)
+        wanted = Request(url).url
+        etag, modified = (
+            (validators.etag, validators.last_modified)
+            if validators.url == wanted
+            else (None, None)
+        )
         return BlocklistCopy(hash_of(response.body), etag, modified, self._clock.now(), adopted)
 
 

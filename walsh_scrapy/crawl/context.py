@@ -200,8 +200,8 @@ class DeclaredDelays:
         The delay of its source is used at any host to which the source moved or redirects.
         """
         source = source_of(request)
-        own = source.delay.total_seconds() if source and source.delay else 0.0
-        return max(own, self._by_host.get(self._context.host(request.url), 0.0))
+        source_delay = source.delay.total_seconds() if source and source.delay else 0.0
+        return max(source_delay, self._by_host.get(self._context.host(request.url), 0.0))
 
     @property
     def delays(self) -> Mapping[str, float]:

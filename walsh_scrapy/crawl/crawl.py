@@ -198,9 +198,9 @@ class Crawl:
     @cached_property
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
-        most = self.settings.getint("CONCURRENT_REQUESTS")
+        max_concurrent = self.settings.getint("CONCURRENT_REQUESTS")
         delays = self.declared_delays.delays
-        return Queue(self.context, self.engine, self.hosts, delays, most)
+        return Queue(self.context, self.engine, self.hosts, delays, max_concurrent)
 
     @cached_property
     def access(self) -> HostAccess:

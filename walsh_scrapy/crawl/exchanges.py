@@ -139,16 +139,19 @@ class Exchanges:
 
     def _begin(self, request: Request) -> float | None:
         """Begin an exchange; see ``Hosts.begin``."""
-        ticket, name = ticket_of(request), host_of(request.url)
+        ticket = ticket_of(request)
+        name = host_of(request.url)
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have checked")
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
-        most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
+        max_wait = longest_wait(
+            name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist
+        )
         restore_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         delay = max(self._delay(request), self._hosts.project_delay(host))
-        ask = Ask(delay, timeout, most)
+        ask = Ask(delay, timeout, max_wait)
         seconds = self._hosts.begin(request, host, ask, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
@@ -167,15 +170,18 @@ class Exchanges:
 
     @asynccontextmanager
     async def _quiet_process(self) -> AsyncIterator[None]:
-        traffic, clock = self._traffic, self._context.clock
+        traffic = self._traffic
+        clock = self._context.clock
         async with traffic.next:
             while (
-                left := max((each.until for each in traffic.begun.values()), default=0.0)
+                remaining := max(
+                    (exchange.until for exchange in traffic.begun.values()), default=0.0
+                )
                 - clock.monotonic()
             ) > 0:
                 traffic.ended.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(traffic.ended.wait(), min(left, RECHECK_SECONDS))
+                    await asyncio.wait_for(traffic.ended.wait(), min(remaining, RECHECK_SECONDS))
                 self.sweep()
             yield
 
@@ -193,7 +199,8 @@ class Exchanges:
         if latency is None:
             return
         response = self._responses.pop(request, response)
-        host, name = self._hosts.host_of(request), host_of(request.url)
+        host = self._hosts.host_of(request)
+        name = host_of(request.url)
         exchange = self._exchange(request, response, latency, error)
         if name != host:
             exchange = exchange.of_domain()
@@ -297,8 +304,8 @@ class Exchanges:
             self._hosts.let_go(host, request)
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
-        least = max(self._context.options.min_interval, self._declared_delays.before(request))
-        return delay_after(least, ticket_of(request).robots_interval, latency)
+        min_delay = max(self._context.options.min_interval, self._declared_delays.before(request))
+        return delay_after(min_delay, ticket_of(request).robots_interval, latency)
 
     def _exchange(
         self, request: Request, response: Response | None, latency: float, error: Exception | None
@@ -324,7 +331,8 @@ class Exchanges:
 
     def _record(self, request: Request) -> RequestRecord:
         """Return the row of a request before it is sent."""
-        ticket, source = ticket_of(request), source_of(request)
+        ticket = ticket_of(request)
+        source = source_of(request)
         return RequestRecord(
             requested_at=self._context.clock.now(),
             host=self._context.host(request.url),

@@ -110,7 +110,8 @@ class Fetcher:
         Each attempt runs in the context manager that ``limited`` returns for it. Raises the
         exceptions of ``Documents``.
         """
-        request.dont_filter, request.callback = True, NO_CALLBACK
+        request.dont_filter = True
+        request.callback = NO_CALLBACK
         # Scrapy's middlewares, and others that know these keys, leave such requests alone.
         request.meta.update(dont_cache=True, dont_obey_robotstxt=True)
         note(request, rank=rank)

@@ -61,7 +61,8 @@ class HostAccess:
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
         """Own the host of a URL in an ``async with`` block; see ``take``."""
-        host, reason = self._context.host(url), object()
+        host = self._context.host(url)
+        reason = object()
         await self.take(host, reason)
         try:
             yield

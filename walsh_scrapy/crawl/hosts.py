@@ -293,7 +293,8 @@ class Hosts:
         visited = self._visits.get(source.url)
         if visited is None:  # a request of the project, at a host that is not owned any more
             return self._state.write(work, source.url)
-        host, owned = visited.host, self._owned.get(visited.host)
+        host = visited.host
+        owned = self._owned.get(visited.host)
         if owned is None or visited.is_lost:
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if ends:
@@ -314,7 +315,8 @@ class Hosts:
         Otherwise returns the seconds to wait first, or None if the host was lost. ``record`` is
         the row of the request for the log.
         """
-        owned, visit = self._owned.get(host), _visit(request)
+        owned = self._owned.get(host)
+        visit = _visit(request)
         visited = self._visits.get(visit) if visit else None
         if owned is None or (visited is not None and visited.is_lost):
             return None
@@ -322,7 +324,8 @@ class Hosts:
         visited_host = visited.host if visited else None
         begin = Begin(self._context, self._worker, host, owned, visited_host, ask, record)
         snapshot = self._state.write(begin, visit or request.url)
-        owned.end, owned.pending = None, []
+        owned.end = None
+        owned.pending = []
         if snapshot is None:
             self._drop(host)
             return None
@@ -345,7 +348,8 @@ class Hosts:
         know of the change.
         """
         _, times_before, logged = self._in_flight.pop(request)
-        owned, now = self._owned.get(host), self._context.clock.now()
+        owned = self._owned.get(host)
+        now = self._context.clock.now()
         before = owned.times if owned else times_before
         exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
@@ -363,7 +367,9 @@ class Hosts:
         if owned is None:  # the host was lost: this only makes its waits longer
             self._state.write(end, subject)
             return HostSnapshot(times, now)
-        owned.times, owned.end, owned.is_busy = times, end, False
+        owned.times = times
+        owned.end = end
+        owned.is_busy = False
         is_longer = times.delay > max(times_before.delay, self._context.options.min_interval)
         if not exchange.is_calm or is_longer or owned.can_release:
             self._write_pending(host, subject)
@@ -378,7 +384,8 @@ class Hosts:
         if owned is None:
             self._state.write(withdrawal)
             return
-        owned.end, owned.is_busy = withdrawal, False
+        owned.end = withdrawal
+        owned.is_busy = False
         self._write_pending(host)
 
     @property
@@ -441,7 +448,8 @@ class Hosts:
         owned = self._owned[host]
         write = OwnedHostWrite(host, owned, self._worker, work, is_written)
         is_owned = self._state.write(write, subject)
-        owned.end, owned.pending = None, []
+        owned.end = None
+        owned.pending = []
         if not is_owned:
             self._drop(host)
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
@@ -464,10 +472,12 @@ class Hosts:
 
     def _beat(self) -> None:
         with suppress(StateUnavailable):
-            moment, worker = self._context.moment(), self._worker._replace(run=self._context.run)
+            moment = self._context.moment()
+            worker = self._worker._replace(run=self._context.run)
             beat = self._state.write(lambda connection: protocol.beat(connection, worker))
             self._watch.see(beat.now, moment)
-            self.workers, self._is_new = 1 + beat.others, False
+            self.workers = 1 + beat.others
+            self._is_new = False
 
 
 def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:

@@ -94,7 +94,8 @@ def server_of(url: str) -> Endpoint:
             f"{url} cannot be requested: only http and https are, not {parts.scheme!r}"
         )
     try:
-        host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+        host = parts.hostname
+        port = parts.port or _PORTS[parts.scheme]
     except ValueError as error:
         raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
     if not host:
@@ -110,7 +111,8 @@ def message_of(
     Host is the authority of the URL, whatever the request says. ``fixed`` are fields that are sent
     with these values only.
     """
-    url, proxy = urlsplit(urldefrag(whole_url)[0]), endpoint.proxy
+    url = urlsplit(urldefrag(whole_url)[0])
+    proxy = endpoint.proxy
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     headers = request.headers.copy()
     authorization = None
@@ -159,7 +161,8 @@ class BodyReader:
         headers = Headers(head.headers.raw_items())
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
-        body, flags = bytearray(), list[str]()
+        body = bytearray()
+        flags: list[str] = []
         max_bytes: int = request.meta.get("download_maxsize", self._max_bytes)
         size_warning = SizeWarning(request, self._warn)
         size_warning.see(expected or 0, "Expected to receive")
@@ -181,7 +184,8 @@ class BodyReader:
             flags.append(DATA_LOSS)
         if stop is not None:
             flags.append("download_stopped")
-        url, content = urldefrag(url)[0], bytes(body)
+        url = urldefrag(url)[0]
+        content = bytes(body)
         response = responsetypes.from_args(headers=headers, url=url, body=content)(
             url,
             status=head.status_code,
@@ -287,7 +291,8 @@ def _log_tls(url: str, stream: TlsStream) -> None:
     words = "SSL connection to %s using protocol %s, cipher %s"
     logger.debug(words, host, stream.version, stream.cipher)
     certificate = load_der_x509_certificate(stream.certificate)
-    issuer, subject = certificate.issuer, certificate.subject
+    issuer = certificate.issuer
+    subject = certificate.subject
     words = 'SSL connection certificate: issuer "%s", subject "%s"'
     logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
 

@@ -131,7 +131,7 @@ class Network:
 
     def look_ahead(self, urls: Iterable[str]) -> None:
         """Begin to look up the hosts of URLs that are requested soon."""
-        names = list[tuple[str, int]]()
+        names: list[tuple[str, int]] = []
         for url in urls:
             with suppress(
                 DownloadFailedError, UnsupportedURLSchemeError
@@ -154,12 +154,12 @@ class Network:
         given = request.meta.get("proxy")
         if given and all(given != url for url, _ in self._proxies.values()):
             self._warn_of_proxy(request.url, str(given))
-            why = "it names a proxy, and only one of the environment is used"
-            raise self._denials.deny(request, "address", why)
+            reason = "it names a proxy, and only one of the environment is used"
+            raise self._denials.deny(request, "address", reason)
         kind = type(request)
         if any(getattr(kind, name) is not getattr(Request, name) for name in _OF_URL):
-            why = f"its class, {kind.__name__}, may give another URL each time"
-            raise self._denials.deny(request, "address", why)
+            reason = f"its class, {kind.__name__}, may give another URL each time"
+            raise self._denials.deny(request, "address", reason)
         # A redirect or a copy of `meta` may carry the proxy of another URL.
         if not given or not self.has_proxy_for(request.url):
             return None
@@ -206,9 +206,11 @@ class Network:
         if proves_network(response.status):
             self._record_proof()
         elif "Retry-After" not in response.headers:
-            why = f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
-            if self._fault_of(endpoint.host, "either", why) != "host":
-                raise ProxyTrouble(self._clock.now(), why)
+            reason = (
+                f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
+            )
+            if self._fault_of(endpoint.host, "either", reason) != "host":
+                raise ProxyTrouble(self._clock.now(), reason)
 
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
@@ -238,18 +240,19 @@ class Network:
             return error.failure
         return MachineTrouble(self._clock.now(), str(error))
 
-    def _fault_of(self, host: str, blame: Blame, why: str) -> Fault:
+    def _fault_of(self, host: str, blame: Blame, reason: str) -> Fault:
         """Return who is to blame for a failure; end the crawl if it is this machine."""
         is_doubtful = blame == "either" and not self._connectivity.is_decided
         was_proven = is_doubtful and self._was_proven_since_visit(host)
         fault = self._connectivity.fault_of(host, blame, was_proven=was_proven)
         if fault == "machine":
-            self._engine.machine_failed(why)
+            self._engine.machine_failed(reason)
         return fault
 
     def _was_proven_since_visit(self, host: str) -> bool:
         """Return True if another run proved the network since a source there was visited last."""
-        visit, run = self._last_visit(host), self._context.run
+        visit = self._last_visit(host)
+        run = self._context.run
         if visit is None or run is None:
             return False
         try:
@@ -293,14 +296,15 @@ def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
 
 def tls_of(settings: BaseSettings) -> Tls:
     """Return the TLS settings of connections. Raises BadSetting."""
-    least, most = settings["DOWNLOAD_TLS_MIN_VERSION"], settings["DOWNLOAD_TLS_MAX_VERSION"]
-    for name, version in (("MIN", least), ("MAX", most)):
+    min_version = settings["DOWNLOAD_TLS_MIN_VERSION"]
+    max_version = settings["DOWNLOAD_TLS_MAX_VERSION"]
+    for name, version in (("MIN", min_version), ("MAX", max_version)):
         if version not in (None, *VERSIONS):
             expected = f"one of {', '.join(VERSIONS)}"
             raise bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
     ciphers = settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT"
     try:
-        return Tls(least, most, ciphers)
+        return Tls(min_version, max_version, ciphers)
     except ssl.SSLError:
         expected = "a list of ciphers as OpenSSL has it"
         raise bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, expected) from None

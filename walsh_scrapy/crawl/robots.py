@@ -115,7 +115,8 @@ class RobotsCache:
             file = self._newest(origin)
         if file is None or self._is_fresh(file):
             return file
-        copy, options = file.copy, self._context.options
+        copy = file.copy
+        options = self._context.options
         longest = LONGEST_IN_RUN if copy.requested_at >= self._context.started_at else 0.0
         if file.own_wait(copy.requested_at) > options.max_wait and file.allows(url):
             longest = LONGEST_AWAITED
@@ -133,7 +134,8 @@ class RobotsCache:
 
     def _newest(self, origin: str) -> RobotsFile | None:
         """Return the newest file, however old: from the state, or from memory if it is pending."""
-        copies, file = self._hosts.copies(self._context.host(origin)), self._files.get(origin)
+        copies = self._hosts.copies(self._context.host(origin))
+        file = self._files.get(origin)
         if origin not in copies:
             copies[origin] = self._store.find(origin)
         copy = copies[origin]
@@ -147,7 +149,8 @@ class RobotsCache:
         return file.interval(self._context.clock.now()) if file else 0.0
 
     def _parse_copy(self, origin: str, copy: RobotsCopy) -> RobotsFile:
-        options, now = self._context.options, self._context.clock.now()
+        options = self._context.options
+        now = self._context.clock.now()
         file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
         if file.is_unusable:
             logger.info("%s/robots.txt has no line that can be used", origin)
@@ -303,7 +306,9 @@ class Robots(RobotsCache, RequestPreparer):
 
         Raises Denied, RequestDeferred and NotDelivered, which do not come from the host.
         """
-        hops, answer, not_before = tuple[Hop, ...](), None, 0.0
+        hops: tuple[Hop, ...] = ()
+        answer = None
+        not_before = 0.0
         while True:
             request = _request(url)
             note(
@@ -331,7 +336,8 @@ class Robots(RobotsCache, RequestPreparer):
                     raise
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-                is_dead, is_slow = isinstance(error, Unreachable), isinstance(error, TooSlow)
+                is_dead = isinstance(error, Unreachable)
+                is_slow = isinstance(error, TooSlow)
                 return RobotsOutcome(url, "unreachable", is_dead=is_dead, is_slow=is_slow)
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
@@ -340,7 +346,8 @@ class Robots(RobotsCache, RequestPreparer):
                 return RobotsOutcome(url, result, answer)
             if target is None:  # its Location is not a URL
                 return RobotsOutcome(url, "meaningless", answer)
-            url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
+            url = target
+            hops = (*hops, Hop(request_of(answer).url, answer.status))
             not_before = ticket_of(request_of(answer)).not_before
 
     @contextmanager
@@ -409,8 +416,10 @@ class Robots(RobotsCache, RequestPreparer):
         """Keep an outcome, and give the host the delay in its file."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         self._stats.inc_value("robotstxt/request_count")
-        now, host = self._context.clock.now(), self._context.host(origin)
-        response, requested = answer.response, self._context.host(answer.url)
+        now = self._context.clock.now()
+        host = self._context.host(origin)
+        response = answer.response
+        requested = self._context.host(answer.url)
         status, body = (None, b"") if response is None else (response.status, response.body)
         if status is not None:
             self._stats.inc_value("robotstxt/response_count")
@@ -418,8 +427,8 @@ class Robots(RobotsCache, RequestPreparer):
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
-            given = Validators.from_response(response)
-            copy = copy.with_validators(given.url, given.etag, given.last_modified)
+            validators = Validators.from_response(response)
+            copy = copy.with_validators(validators.url, validators.etag, validators.last_modified)
         if copy.failing_since is None:
             ROBOTS.keep((self._context.options.user_agent, origin), copy)
         # A redirect to another host's robots.txt has read that host's delay.

@@ -240,8 +240,8 @@ def note(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of 
 def note_answer(request: Request, gate: str, answer: str, **evidence: Any) -> None:  # noqa: ANN401
     """Add a gate's answer and its evidence (fields of Evidence), for the log of requests."""
     ticket = ticket_of(request)
-    found = replace(ticket.evidence, **evidence) if evidence else ticket.evidence
-    note(request, answers={**ticket.answers, gate: answer}, evidence=found)
+    evidence_now = replace(ticket.evidence, **evidence) if evidence else ticket.evidence
+    note(request, answers={**ticket.answers, gate: answer}, evidence=evidence_now)
 
 
 def carry_ticket(request: Request, following: Request) -> None:
@@ -278,7 +278,8 @@ def end_ticket(request: Request) -> None:
 
 def repeats(request: Request, following: Request) -> bool:
     """Return True if a request is a copy of an earlier one: same URL, method and ticket."""
-    given, issued = following.meta.get(_KEY), _issued_to(request)
+    given = following.meta.get(_KEY)
+    issued = _issued_to(request)
     return (
         issued is not None
         and type(given) is _Issued

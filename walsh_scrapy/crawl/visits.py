@@ -101,8 +101,8 @@ class Visits:
         """Return the row of a source, in a visit as of its begin: no other worker changes it."""
         if due := self._begun.get(source.url):
             return due.record
-        found = self.context.state.sources.find(source.url)
-        return found and found.with_url(source.url)
+        record = self.context.state.sources.find(source.url)
+        return record and record.with_url(source.url)
 
     def owner(self, url: str) -> Source | None:
         """Return the source that declares a URL, or None.
@@ -195,16 +195,16 @@ class DueSources:
                 continue
             if host is None:
                 continue
-            found = self._next_page(host)
+            page = self._next_page(host)
             rest = self._rests[host].sources if host in self._rests else 0
-            for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
+            for remaining, due in zip(range(len(page) - 1, -1, -1), page, strict=True):
                 if not self._hosts.has_for(host, self):
                     break  # the host was lost, so these rows may be old
-                self._queue.frontier.expect(host, rest + left)
-                self._visits.begin(host, each)
+                self._queue.frontier.expect(host, rest + remaining)
+                self._visits.begin(host, due)
                 self.begun += 1
-                yield DueUrl(each.source, each.record.address if each.record else each.source.url)
-            if not found:
+                yield DueUrl(due.source, due.record.address if due.record else due.source.url)
+            if not page:
                 self._queue.frontier.expect(host, rest)
             if not rest:
                 self._hosts.let_go(host, self)
@@ -223,10 +223,11 @@ class DueSources:
                 self._hosts.abandon()
             now = self._hosts.owned_by_others()
             beat = {host: it for host, it in now.items() if it.until > seen.get(host, it).until}
-            seen, free = now, [work for work in self._busy if work.host not in beat]
+            seen = now
+            free = [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
             owned = [work for work in self._busy if work.host in beat]
-            self._busy = [each for each in owned if not (idle and beat[each.host].is_same)]
+            self._busy = [work for work in owned if not (idle and beat[work.host].is_same)]
             if free:
                 due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
                 self._left.extend(work for work in free if work.host in due)
@@ -241,7 +242,8 @@ class DueSources:
         if work is None:
             await sleep(RECHECK_SECONDS)
             return None
-        host, away = work.host, self._away.get(work.host)
+        host = work.host
+        away = self._away.get(work.host)
         rest = away.rest if away else _Rest(work.sources, FIRST)
         pages: list[Page] = []  # one for each attempt of the transaction
         try:
@@ -291,17 +293,20 @@ class DueSources:
         """Return the next sources of a host that has many; none if it was lost."""
         if not self._hosts.has_for(host, self):
             self._rests.pop(host, None)
-        found = self._pages.pop(host, [])
-        while not found and (rest := self._rests.get(host)):
+        page = self._pages.pop(host, [])
+        while not page and (rest := self._rests.get(host)):
             self._keep(host, rest, self._state.read(partial(self._page, host=host, rest=rest)))
-            found = self._pages.pop(host)
-        return found
+            page = self._pages.pop(host)
+        return page
 
     def _page(self, connection: Connection, host: str, rest: _Rest) -> Page:
         """Read the next page of the sources of an owned host."""
         delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
-        most, now = max(1, int(MAX_PAGE_SOURCES / max(1.0, delay))), self._clock.now()
-        return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
+        max_sources = max(1, int(MAX_PAGE_SOURCES / max(1.0, delay)))
+        now = self._clock.now()
+        return self._store.page(self._chosen, self._terms, host, now, rest.begin, max_sources)(
+            connection
+        )
 
     def _keep(self, host: str, rest: _Rest, page: Page) -> None:
         """Keep a page that was read, and the remaining sources of the host after it."""
@@ -319,5 +324,6 @@ class DueSources:
         if counts.later:
             stats.set_value("walsh/sources/not_due", counts.later)
             stats.set_value("walsh/sources/next_due", counts.next_due)
-            sources, when = count_of(counts.later, "source"), format_moment(counts.next_due)
+            sources = count_of(counts.later, "source")
+            when = format_moment(counts.next_due)
             logger.info("not due yet: %s, the next one at %s", sources, when)
