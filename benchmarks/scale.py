@@ -28,7 +28,7 @@ from sqlalchemy import create_engine, text
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.crawl.queue import ENOUGH
+from walsh_scrapy.crawl.queue import MAX_READY_HOSTS
 from walsh_scrapy.policy.frontier import Frontier
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.testing.crawl import environment_of, find_project, run_crawl, start_crawl
@@ -178,7 +178,7 @@ def _hand_out(sources: int) -> float:
     began = time.process_time()
     now, remaining = 0.0, sources
     while remaining:
-        while frontier.ready_hosts(now) < ENOUGH and (url := next(feed, None)):
+        while frontier.ready_hosts(now) < MAX_READY_HOSTS and (url := next(feed, None)):
             frontier.push(url.split("/")[2], url)
         if picked := frontier.pop(now):
             frontier.wait(picked[0], now + 1.0)

@@ -96,7 +96,7 @@ class Starts:
         """Start with the add-on's scheduler."""
         crawler = self.crawler(**given)
         engine, hosts = Engine(crawler), Hosts(self.context)
-        queue = Queue(self.context, engine, hosts, delays={}, most=0)
+        queue = Queue(self.context, engine, hosts, delays={}, max_concurrent=0)
         crawl = SimpleNamespace(
             crawler=crawler,
             engine=engine,
@@ -172,7 +172,7 @@ def stop(scheduler):
 
 def kill(scheduler):
     """End a start without its `close`, as after SIGKILL."""
-    scheduler._queue.close()
+    scheduler._queue.stop_timer()
     scheduler._job._file.close()
     if scheduler._dupefilter.file:
         scheduler._dupefilter.file.close()

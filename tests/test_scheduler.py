@@ -19,7 +19,7 @@ from walsh_scrapy.scheduler import Scheduler
 
 @pytest.fixture
 def scheduler(tmp_path, monkeypatch):
-    monkeypatch.setattr(queue, "ENOUGH", 3)
+    monkeypatch.setattr(queue, "MAX_READY_HOSTS", 3)
     crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
     return Scheduler.from_crawler(crawler)
 
@@ -93,7 +93,7 @@ def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler
         )
         await asyncio.sleep(0)
         assert (len(queue.frontier), queue.waiting) == (1, 0)
-        with fetcher.in_gate():
+        with fetcher.gate_waits():
             await asyncio.sleep(0)
         await fetch
         assert not scheduler.has_pending_requests()
@@ -116,7 +116,7 @@ def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
         monkeypatch.setattr(fetcher._engine, "take_requests", lambda: None)
         downloaded = partial(fetcher._documents.download, download)
         monkeypatch.setattr(fetcher._engine, "download", downloaded)
-        with fetcher.in_gate():
+        with fetcher.gate_waits():
             return await fetcher.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
 
     assert asyncio.run(scenario()).status == 200

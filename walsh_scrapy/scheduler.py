@@ -72,14 +72,14 @@ class Scheduler(BaseScheduler):
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
         """Open the duplicate filter, and queue the requests that the last run kept in JOBDIR."""
-        for request in self._job.read() if self._job else ():
+        for request in self._job.restore_requests() if self._job else ():
             self._count("enqueued")
             self._queue.push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
         """Stop the timer of the queue, and close the job, which keeps the waiting requests."""
-        self._queue.close()
+        self._queue.stop_timer()
         if self._job:
             self._sweep_job(self._job)
             self._job.close()
@@ -110,7 +110,7 @@ class Scheduler(BaseScheduler):
             flush(self._dupefilter)
             self._job.forget_deferred(request)
         if not comes_back:
-            self._access.deferrals.discard((request.method, request.url))
+            self._access.deferred_urls.discard((request.method, request.url))
             self._count("enqueued")
         self._queue.push(request)
         return True
@@ -126,7 +126,7 @@ class Scheduler(BaseScheduler):
         if self._job:
             self._job.hand_out(request)
         turn = self._queue.turn_of(request)
-        if turn and not turn.times_back:
+        if turn and not turn.times_sent_back:
             self._count("dequeued")
         return request
 
@@ -137,11 +137,11 @@ class Scheduler(BaseScheduler):
 
     def request_reached_downloader(self, request: Request) -> None:
         """Tell the queue that a request was sent."""
-        self._queue.sent(request)
+        self._queue.mark_explored(request)
 
     def spider_idle(self) -> None:
         """End a crawl with deferred requests as "deferred", because a later run continues."""
-        if self._access.deferrals and not self._engine.start_failed:
+        if self._access.deferred_urls and not self._engine.start_failed:
             raise CloseSpider("deferred")
 
     def _keep_in_job(self, request: Request) -> None:
@@ -157,7 +157,8 @@ class Scheduler(BaseScheduler):
         """Remove the requests that have ended from the job, except for the deferred ones."""
         try:
             job.sweep(
-                lambda request: not self._engine.is_in_progress(request), self._access.deferred
+                lambda request: not self._engine.is_in_progress(request),
+                self._access.deferred_requests,
             )
         except sqlite3.Error as error:
             self._engine.end("state_failed", f"a file of JOBDIR cannot be written: {error}")

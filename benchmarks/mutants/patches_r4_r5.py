@@ -79,8 +79,7 @@ self._network.check_route(request)
         Patch(_CONNECTIONS, "IdleConnections.keep", "> self._max_number", "> 100"),
     ), (_ONE_CONNECTION,)),
     Mutant("many-idle", "R4", "another bot keeps any number of idle connections, for 15 minutes", (
-        Patch("walsh_scrapy/crawl/network.py", "Network.idle", "IdleConnections(_MOST_IDLE,",
-              "IdleConnections(100_000,"),
+        Patch("walsh_scrapy/crawl/network.py", "Network.idle", "_MAX_IDLE_CONNECTIONS", "100_000"),
         Patch(_CONNECTIONS, "IdleConnections.keep", "call_later(MAX_IDLE_SECONDS,",
               "call_later(900.0,"),
     ), ("tests/crawl/test_network.py::test_idle_connections_are_few_and_young",)),
@@ -147,8 +146,8 @@ LAST_END = hosts.c.request_ended_at
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
         Patch(_EXCHANGES, "Exchanges._begin",
-              "ticket, name = ticket_of(request), host_of(request.url)", """\
-ticket, name = ticket_of(request), host_of(request.url)
+              "name = host_of(request.url)", """\
+name = host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),

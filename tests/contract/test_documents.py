@@ -287,7 +287,7 @@ def test_the_last_list_stays_if_a_project_keeps_it_back(run, crawl, is_unchanged
     assert result.exit_code == 0
     assert fetched(result) == {"b"}
     assert ("walsh/conditional/not_modified" in result.stats) is is_unchanged
-    assert ("the last good one stays in force" in result.stderr) is not is_unchanged
+    assert ("the last good one is still used" in result.stderr) is not is_unchanged
 
 
 @pytest.mark.parametrize(

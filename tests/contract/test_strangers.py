@@ -153,7 +153,7 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     result = run(web, **IDENTITY, ADDONS=addons)
     assert [item["flags"] for item in result.items] == [["browser"]] * 2
     (warning,) = [line for line in warnings_of(result) if "DOWNLOAD_HANDLERS" in line]
-    assert "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees" in warning
+    assert "theirs.spiders.Browser serves http, so this add-on cannot guarantee" in warning
     assert all(rule in warning for rule in ("(R1)", "(R4)", "(R6)"))
 
 
@@ -204,7 +204,7 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
     warnings = [line.partition("WARNING: ")[2] for line in warnings_of(first)]
     assert len(warnings) == len(set(warnings)) == 3, warnings
     for words in (
-        "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees",
+        "theirs.spiders.Browser serves http, so this add-on cannot guarantee",
         "CONCURRENT_REQUESTS = 16 is ignored and 1 is used",
         "set WALSH_SERIAL = False to crawl several hosts at once",
         "RETRY_HTTP_CODES = [403, 429, 503] is ignored and [403] is used",

@@ -15,7 +15,7 @@ from scrapy.settings import Settings
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.crawl.blocklist import RETRY_SECONDS, BlocklistCache, PublishedList
 from walsh_scrapy.crawl.context import Context
-from walsh_scrapy.crawl.hostaccess import PATIENCE
+from walsh_scrapy.crawl.hostaccess import OWNED_HOST_TIMEOUT_SECONDS
 from walsh_scrapy.exceptions import RequestDeferred, StillDue
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
@@ -51,13 +51,13 @@ def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
-        (StillDue(0.0, "another worker owns operator.example"), PATIENCE),
+        (StillDue(0.0, "another worker owns operator.example"), OWNED_HOST_TIMEOUT_SECONDS),
         (RequestDeferred(0.0, "operator.example is on hold"), RETRY_SECONDS),
     ],
 )
 def test_a_list_that_waited_in_vain_has_not_failed(context, error, seconds):
     access, fetcher = Mock(), Mock()
-    fetcher.restricted.return_value = nullcontext()
+    fetcher.hold_back_targets.return_value = nullcontext()
     access.owning.side_effect = error
     published = PublishedList(context, Mock(), access, fetcher, Mock(), Mock())
     asyncio.run(published._fetch())

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.crawl import isolated, reading
-from walsh_scrapy.crawl.blocklist import SHORT, read_list
+from walsh_scrapy.crawl.blocklist import MAX_INLINE_BYTES, read_list
 from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.isolated import CostLimits
@@ -36,7 +36,7 @@ def test_the_event_loop_goes_on_while_a_long_list_is_read(monkeypatch):
         return await read_list(body)
 
     loop = None
-    body = json.dumps(BLOCKLIST).encode() + b" " * SHORT
+    body = json.dumps(BLOCKLIST).encode() + b" " * MAX_INLINE_BYTES
     monkeypatch.setattr(Blocklist, "parse", parse_in_thread)
     assert asyncio.run(run()) == parse(body)
 

@@ -56,7 +56,7 @@ def fetched(*events, outcome=MADE_UP, request=None):
 
     with ours.fetching(request) as delivery:
         asyncio.run(fetch())
-    return ours.read(request, ours.response_of(delivery, outcome))
+    return ours.unpack(request, ours.response_of(delivery, outcome))
 
 
 def answer(body=BODY, **fields):
@@ -98,7 +98,7 @@ def test_an_answer_is_a_copy_with_its_headers():
         asyncio.run(ours.download(handler, request))
         packed.headers.clear()
         packed.status = 404
-    response = ours.read(request, ours.response_of(delivery, MADE_UP))
+    response = ours.unpack(request, ours.response_of(delivery, MADE_UP))
     assert (response.status, response.body) == (200, BODY)
     assert response.headers["ETag"] == b'"1"'
 

@@ -11,7 +11,7 @@ from scrapy.utils.test import get_crawler
 from walsh_scrapy.crawl import hosts, visits
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Visit, set_visit
-from walsh_scrapy.crawl.visits import PAGE, DueSources
+from walsh_scrapy.crawl.visits import MAX_PAGE_SOURCES, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.sources.source import Source
@@ -98,7 +98,7 @@ def visit(tmp_path):
 
 
 @pytest.mark.usefixtures("sleeps")
-@pytest.mark.parametrize("read", [1, PAGE])
+@pytest.mark.parametrize("read", [1, MAX_PAGE_SOURCES])
 def test_of_a_host_that_was_lost_no_further_source_is_visited(worker, visit, read):
     """What is due there stays due, and the sources of the other hosts are visited."""
     ours, seen = worker(), []
@@ -108,7 +108,9 @@ def test_of_a_host_that_was_lost_no_further_source_is_visited(worker, visit, rea
         if len(seen) == read:
             ours.hosts._drop(HOST)
 
-    urls = [f"http://{HOST}/{number}" for number in range(3 * PAGE)] + ["http://b.example/"]
+    urls = [f"http://{HOST}/{number}" for number in range(3 * MAX_PAGE_SOURCES)] + [
+        "http://b.example/"
+    ]
     found = visit(ours, urls, lose)
     assert len(found) == read + 1
     assert found[-1] == "http://b.example/"
@@ -218,9 +220,9 @@ def test_a_worker_takes_few_hosts_until_it_knows_that_it_is_alone(worker, sleeps
     ours.hosts.beat(same(1))
     if not is_alone:
         other.hosts.beat(same(1))
-    assert (ours.hosts.enough, ours.hosts.workers) == (1, 1), "it is told as alone"
+    assert (ours.hosts.max_ready_hosts, ours.hosts.workers) == (1, 1), "it is told as alone"
     ours.hosts._beat()
-    assert ours.hosts.enough == (8 if is_alone else 1)
+    assert ours.hosts.max_ready_hosts == (8 if is_alone else 1)
 
 
 def test_what_is_deferred_at_another_host_gives_up_neither(worker):

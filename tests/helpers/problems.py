@@ -110,7 +110,7 @@ class ImpatientBodies(Extension):
 
     def __init__(self, crawler):
         http1.SLOW_SECONDS = 1.0
-        robots.LONGEST_FETCH = 3.0
+        robots.MAX_FETCH_SECONDS = 3.0
 
 
 class ImpatientConnections(Extension):

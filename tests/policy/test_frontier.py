@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.sites import feed, site
-from walsh_scrapy.crawl.queue import ENOUGH
+from walsh_scrapy.crawl.queue import MAX_READY_HOSTS
 from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.frontier import LONG, Frontier, HostWork, Rank, in_order
 from walsh_scrapy.policy.urls import url_key
@@ -423,7 +423,7 @@ class Crawl:
     """
 
     def __init__(
-        self, hosts, service, *, known=(), late=(), at_once=1, enough=ENOUGH, most=math.inf
+        self, hosts, service, *, known=(), late=(), at_once=1, enough=MAX_READY_HOSTS, most=math.inf
     ):
         self.hosts = hosts
         self.service = service if isinstance(service, dict) else dict.fromkeys(hosts, service)
@@ -562,7 +562,7 @@ def test_of_many_hosts_half_of_the_sources_are_read_after_60_percent_of_the_requ
 
 @pytest.mark.parametrize("service", [0.003, 0.3])
 @pytest.mark.parametrize("known", [(), ("h0", "h1", "large")])
-@pytest.mark.parametrize("enough", [3, ENOUGH])
+@pytest.mark.parametrize("enough", [3, MAX_READY_HOSTS])
 @pytest.mark.parametrize("hosts", [mixed(60), {"large": (1.0, 20)} | alike(100), mixed(300)])
 def test_the_order_is_the_same_if_most_requests_of_a_host_are_a_number(
     monkeypatch, hosts, enough, known, service

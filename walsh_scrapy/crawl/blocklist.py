@@ -1,8 +1,7 @@
-"""The blocklist in force, and how it is fetched: the last good one stays until then (R3).
+"""The blocklist, and how it is fetched. The last good list is used until a better one comes (R3).
 
-The list is read in the crawl itself. The published schema is applied in the isolated process
-(decision 34), because a schema can cost any time: a pattern that backtracks for ever, or a tree of
-`$ref`.
+The list is read in the crawl itself. The published schema is applied in the isolated process,
+because a schema can take forever: a pattern that backtracks, or a tree of `$ref`.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hostaccess import PATIENCE
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.hostaccess import OWNED_HOST_TIMEOUT_SECONDS
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
 from walsh_scrapy.exceptions import (
@@ -64,13 +63,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
-#: no more would suspend opt-outs, so it may be larger than any other body.
-LONGEST_LIST: Final = 40 * 1024 * 1024
-#: Bytes that are read at once. That takes less than 0.2 s, whatever they are.
-SHORT: Final = 256 * 1024
-#: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
-LONGEST_SCHEMA: Final = 256 * 1024
+#: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that could not
+#: grow would ignore opt-outs, so it may be larger than any other body.
+MAX_LIST_BYTES: Final = 40 * 1024 * 1024
+#: Bytes of a list that is parsed in the event loop, which takes less than 0.2 s.
+MAX_INLINE_BYTES: Final = 256 * 1024
+#: Bytes of a published schema; a larger one is ignored. The bundled one has 2,000.
+MAX_SCHEMA_BYTES: Final = 256 * 1024
 #: Responses that lead to another URL (RFC 9110 15.4).
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 #: Seconds after which a failed fetch is tried again; sooner if the list's refresh is shorter.
@@ -78,7 +77,7 @@ RETRY_SECONDS = 3600.0
 
 
 def load_local_list(path: str) -> Blocklist:
-    """Read the file of `WALSH_BLOCKLIST_FILE`; an empty path is an empty list (decision 31).
+    """Read the operator's own list (`WALSH_BLOCKLIST_FILE`). An empty path gives an empty list.
 
     Raises BadSetting with the file, the place in it, and the reason.
     """
@@ -94,17 +93,14 @@ def load_local_list(path: str) -> Blocklist:
 
 
 async def read_list(body: bytes) -> Blocklist:
-    """Return the list in a document. Raises InvalidBlocklist.
-
-    A thread that reads a long list lets the event loop go on.
-    """
-    if len(body) <= SHORT:
+    """Parse a list, a long one in a thread. Raises InvalidBlocklist."""
+    if len(body) <= MAX_INLINE_BYTES:
         return Blocklist.parse(body)
     return await asyncio.to_thread(Blocklist.parse, body)
 
 
 class BlocklistCache:
-    """The blocklist as the state has it, when it must be fetched again, and the local list.
+    """The published list, as the state has it, and the operator's own list.
 
     Raises BadSetting if the file of the local list cannot be used.
     """
@@ -114,7 +110,7 @@ class BlocklistCache:
         self._store = context.state.blocklist
         self._url = context.options.blocklist_url
         self._schema_url = context.options.blocklist_schema_url
-        self.hash: str | None = None  #: of the list in force, as the state names its copy
+        self.hash: str | None = None  #: the SHA-256 of the current list
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
         self._list = Blocklist.EMPTY
@@ -130,7 +126,7 @@ class BlocklistCache:
     def is_due(self) -> bool:
         """Whether the list must be fetched before any target.
 
-        It must as well if its last fetch lies in the future: then the clock was set back.
+        That is so too if its last fetch is in the future, because the clock was set back.
         """
         is_fresh = self._tried_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
@@ -148,24 +144,24 @@ class BlocklistCache:
 
     @property
     def is_adopted(self) -> bool:
-        """Whether a published list is in force, however old."""
+        """Whether there is a published list, however old."""
         return self._list is not Blocklist.EMPTY
 
     def blocks(self, url: str, *, for_list: bool = False) -> Entry | None:
-        """Return the entry that blocks a URL, of the published list or of the local one.
+        """Return the entry that blocks a URL, in the published list or in the operator's own.
 
-        The local one cannot keep the published one from being fetched: a request ``for_list`` is
-        checked by that alone (decision 31).
+        The operator's list cannot prevent a fetch of the published one: a request ``for_list`` is
+        checked against the published list only.
         """
         return self._list.blocks(url) or (None if for_list else self._local.blocks(url))
 
     def validators(self, url: str) -> Validators | None:
         """Return the last validators of the list or its schema at ``url``."""
-        known = self._store.find(url)
-        return None if known is None else Validators(url, known.etag, known.last_modified)
+        copy = self._store.find(url)
+        return None if copy is None else Validators(url, copy.etag, copy.last_modified)
 
     async def adopt(self, candidate: Response, schema: Response | None, reader: Reader) -> None:
-        """Put a fetched list in force if it is valid under our schema and the published one."""
+        """Use a fetched list if it is valid by our schema and by the published one."""
         if schema is not None:
             self._store.keep(self._schema_url, self._copy(schema, self._schema_url), schema.body)
         try:
@@ -177,7 +173,8 @@ class BlocklistCache:
         copy = self._copy(candidate, self._url, adopted.text())
         self._store.keep(self._url, copy, candidate.body)
         BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
-        self._list, self.hash = adopted, copy.copy
+        self._list = adopted
+        self.hash = copy.copy
         self._use(copy)
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
@@ -187,35 +184,35 @@ class BlocklistCache:
     async def _check_published(self, body: bytes, reader: Reader) -> None:
         """Raise InvalidBlocklist for a list that the published schema forbids.
 
-        A schema that is not sound is ignored (decision 14), and so is one that costs too much.
+        A schema that is no valid schema, or costs too much, is ignored.
         """
         schema = self._store.document(self._schema_url) if self._schema_url else None
         if schema is None or is_bundled(schema):
             return
-        if len(schema) > LONGEST_SCHEMA:
-            size = f"{len(schema)} bytes, more than {LONGEST_SCHEMA}"
-            logger.warning("%s is not used: it has %s", self._schema_url, size)
+        if len(schema) > MAX_SCHEMA_BYTES:
+            size = f"{len(schema)} bytes, more than {MAX_SCHEMA_BYTES}"
+            logger.warning("%s is ignored: it has %s", self._schema_url, size)
             return
         try:
             await reader.call(self._schema_url, check_schema, body, schema)
         except (TooCostly, StillDue) as error:
-            logger.warning("%s is not used. %s", self._schema_url, error)
+            logger.warning("%s is ignored. %s", self._schema_url, error)
 
     def keep_unchanged(self, response: Response) -> None:
-        """Keep the list in force: its server answered 304."""
-        known = self._store.find(self._url)
-        if known is not None:
-            given = self._copy(response, self._url)
-            known = replace(
-                known,
-                etag=given.etag or known.etag,
-                last_modified=given.last_modified or known.last_modified,
-                requested_at=given.requested_at,
+        """Use the current list for longer: its server answered 304."""
+        copy = self._store.find(self._url)
+        if copy is not None:
+            answer = self._copy(response, self._url)
+            copy = replace(
+                copy,
+                etag=answer.etag or copy.etag,
+                last_modified=answer.last_modified or copy.last_modified,
+                requested_at=answer.requested_at,
             )
-            self._store.keep(self._url, known)
-            self._use(known)
+            self._store.keep(self._url, copy)
+            self._use(copy)
             if document := self._store.document(self._url):
-                BLOCKLISTS.keep(self._key, SharedBlocklist(known, document))
+                BLOCKLISTS.keep(self._key, SharedBlocklist(copy, document))
 
     @property
     def _key(self) -> tuple[str, str]:
@@ -223,7 +220,7 @@ class BlocklistCache:
         return self._url, self._schema_url
 
     def has_come(self) -> bool:
-        """Adopt the list of another crawl, and return True if it is not due any more."""
+        """Adopt a newer list of another crawl. Return True if no list has to be fetched now."""
         shared = BLOCKLISTS.find(self._key)
         if shared and self._requested_at < shared.copy.requested_at <= self._clock.now():
             self._store.keep(self._url, shared.copy, shared.document)
@@ -232,40 +229,46 @@ class BlocklistCache:
         return not self.is_due
 
     def keep_last(self, problem: str, retry: float | None = None) -> None:
-        """Keep the last good list in force, and log ``problem``, a sentence.
+        """Go on with the last good list, and log ``problem``, a sentence.
 
         It is fetched again after ``retry`` seconds, by default `RETRY_SECONDS`. If another crawl
-        has fetched one since, that is the last one.
+        has fetched a list since, that list is used.
         """
         if self.has_come():
             return
-        fallback = "the last good one stays in force" if self.is_adopted else "there is none yet"
+        fallback = "the last good one is still used" if self.is_adopted else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._tried_at = self._clock.now()
         refresh = self._list.refresh.total_seconds()
         self._due_at = self._tried_at + min(retry or RETRY_SECONDS, refresh)
 
     def _use(self, copy: BlocklistCopy | None) -> None:
-        """Put the list of a copy in force, until it is due."""
+        """Use the list in a copy, until it is due."""
         if copy is None:
             return
         if copy.copy != self.hash:
-            self._list, self.hash = Blocklist.of_text(copy.adopted), copy.copy
+            self._list = Blocklist.of_text(copy.adopted)
+            self.hash = copy.copy
         self._requested_at = self._tried_at = copy.requested_at
         self._due_at = copy.requested_at + self._list.refresh.total_seconds()
 
     def _copy(self, response: Response, url: str, adopted: str = "") -> BlocklistCopy:
         """Return the copy of a document, with its validators if ``url`` itself answered.
 
-        Those of the URL that it redirected to must not be sent to ``url`` (decision 17).
+        Validators belong to one URL: those of a redirect's target must not be sent to ``url``.
         """
-        given, wanted = Validators.of(response), Request(url).url
-        etag, modified = (given.etag, given.last_modified) if given.url == wanted else (None, None)
+        validators = Validators.from_response(response)
+        wanted = Request(url).url
+        etag, modified = (
+            (validators.etag, validators.last_modified)
+            if validators.url == wanted
+            else (None, None)
+        )
         return BlocklistCopy(hash_of(response.body), etag, modified, self._clock.now(), adopted)
 
 
-class PublishedList(BlocklistCache, Preparation):
-    """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
+class PublishedList(BlocklistCache, RequestPreparer):
+    """Fetches the published list when it is due; until then all targets wait."""
 
     def __init__(
         self,
@@ -282,11 +285,11 @@ class PublishedList(BlocklistCache, Preparation):
         self._access = access
         self._fetcher = fetcher
         self._engine = engine
-        # Why there is no list in this run; then nothing but the list is requested.
+        # Set if there will be no list in this run: then nothing but the list is requested.
         self._deferral: StillDue | None = None
 
     def is_ready(self, request: Request) -> bool:
-        """Return True if the list has not to be fetched for a request."""
+        """Return True if a request needs no fetch of the list."""
         is_known = not self.is_due and self._deferral is None
         return is_known or rank_of(request) is not Rank.TARGET
 
@@ -298,26 +301,26 @@ class PublishedList(BlocklistCache, Preparation):
             raise Denied("blocklist", "it is listed")
 
     async def prepare_list(self) -> None:
-        """Fetch the list. Raises StillDue if the project's own code kept the first one away."""
+        """Fetch the list. Raises StillDue if code of the project prevented the first fetch ever."""
         if self._deferral is None:
-            await self._fetcher.once("blocklist", self._fetch)
+            await self._fetcher.fetch_once("blocklist", self._fetch)
         if self._deferral is not None:
             raise self._deferral
 
     def checks(self, request: Request) -> bool:
-        """Return True if a request is checked: those for the list are not."""
+        """Return True if a request is checked against the list; the list's own URL is not."""
         ticket = ticket_of(request)
         return self.has_list and (ticket.rank is not Rank.OPERATOR or bool(ticket.hops))
 
     def blocking(self, request: Request) -> Entry | None:
-        """Return the entry that blocks a request; the local list blocks none for the list."""
+        """Return the entry that blocks a request, or None."""
         for_list = ticket_of(request).serves_blocklist
         return self.blocks(request.url, for_list=for_list) if self.checks(request) else None
 
     async def _fetch(self) -> None:
-        """Fetch the list, and its schema if one is published, unless another worker has."""
+        """Fetch the list, and its schema if it has one, unless another worker has fetched them."""
         logger.info("waiting for the blocklist: %s", self._url)
-        with self._fetcher.restricted():
+        with self._fetcher.hold_back_targets():
             try:
                 async with (
                     BLOCKLISTS.fetching(self._key, self._access.check_open),
@@ -336,20 +339,20 @@ class PublishedList(BlocklistCache, Preparation):
                 if not isinstance(error, RequestDeferred):
                     self._stats.inc_value("walsh/blocklist/failed")
                 reason = reason_of(error, self._url)
-                # One for which it was waited in vain has not failed: another worker may bring it.
-                retry = PATIENCE if isinstance(error, StillDue) else None
+                # After a wait for another worker the fetch has not failed: that one may succeed.
+                retry = OWNED_HOST_TIMEOUT_SECONDS if isinstance(error, StillDue) else None
                 self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
                 refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
                 if refused is not None and not self.is_adopted:
                     self._end_run(refused)
 
     def _end_run(self, error: NotDelivered) -> None:
-        """End the run: it has no list to obey, and that is not the fault of the list's host."""
-        self._deferral = self._access.deferral("there is no blocklist yet")
+        """End the run: there is no list, and code of the project is the reason."""
+        self._deferral = self._access.make_deferral("there is no blocklist yet")
         self._engine.end("gate_failed", f"{error}, and there is no blocklist yet. {error.remedy}")
 
     async def _schema(self) -> Response | None:
-        """Return the published schema; None if it is unchanged, or did not come."""
+        """Return the published schema; None if it is unchanged or cannot be fetched."""
         try:
             return await self._requested(self._schema_url)
         except NotModified:
@@ -363,7 +366,7 @@ class PublishedList(BlocklistCache, Preparation):
 
     @contextmanager
     def _unless_it_has_come(self, _request: Request) -> Iterator[None]:
-        """Raise HasCome instead of a try if another crawl on the state has fetched the list."""
+        """Raise HasCome, and make no attempt, if another crawl has fetched the list."""
         if self.has_come():
             raise HasCome
         yield
@@ -399,5 +402,5 @@ def _request(url: str) -> Request:
     return Request(
         url,
         headers={"Accept": "application/json, */*;q=0.5"},
-        meta={"dont_redirect": True, "download_maxsize": LONGEST_LIST},
+        meta={"dont_redirect": True, "download_maxsize": MAX_LIST_BYTES},
     )

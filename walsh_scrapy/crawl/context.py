@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
 
 #: Parsed robots.txt files kept in memory at once.
-PARSED_FILES: Final = 2000
+MAX_PARSED_FILES: Final = 2000
 
 
 class Clock(Protocol):
-    """The time of day, and two readings that never jump."""
+    """The time of day, and two clocks that never jump."""
 
     def now(self) -> float:
         """Return the time of day in epoch seconds, as the state counts it."""
@@ -87,40 +87,41 @@ class Context:
         self.deferred_hosts = DeferredHosts()
         self.connectivity = Connectivity()
         #: The robots.txt files that were read, by origin; the state has the others.
-        self.robots_files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
-        self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
+        self.robots_files: LocalCache[str, RobotsFile] = LocalCache(MAX_PARSED_FILES)
+        self.retries: dict[str, Retry] = {}  #: the last retry of each host; it may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
 
     def host(self, url: str) -> str:
-        """Return the host that a URL is paced by, or its registrable domain (decision 5)."""
+        """Return the host of a URL, or its registrable domain if domains are paced."""
         return self.options.pace_by.unit(url)
 
     def moment(self) -> float:
-        """Return seconds of a clock that no one sets, and that counts suspension (decision 41)."""
+        """Return the seconds of a clock that is never set, and goes on while the machine sleeps."""
         return self.clock.moment()
 
     @cached_property
     def delays(self) -> Mapping[str, float]:
-        """The delay, in seconds, of each host that wants more than ``WALSH_MIN_INTERVAL``."""
+        """The delay of each host with more than ``WALSH_MIN_INTERVAL``, in seconds."""
         return self.state.hosts.delays(above=self.options.min_interval)
 
     @cached_property
     def late_hosts(self) -> frozenset[str]:
-        """The hosts that lately did not answer: their requests go last (decision 6)."""
+        """The hosts that were unreachable in the last run: their requests go last."""
         return self.state.hosts.unreachable()
 
 
 class DeferredHosts:
-    """The hosts and the origins that may not be tried again in this run (R5, decision 28).
+    """The hosts and origins that are not tried again in this run (decision 28).
 
-    A host is the name in a URL, whatever its scheme and port, even if domains are paced: the other
-    hosts of its domain may be reached. An origin is one scheme, host and port.
+    A host is the name in a URL, even if domains are paced, because the other hosts of its domain
+    may be reachable. An origin is one scheme, host and port.
     """
 
     def __init__(self) -> None:
         self._errors: dict[str, partial[HostDeferred]] = {}
-        # The error of a failed request for robots.txt, until a target has failed with it.
+        # The error of a failed robots.txt, until a target has failed with it, so that one source
+        # reports the problem.
         self._owed: dict[str, Unreachable] = {}
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
@@ -133,9 +134,9 @@ class DeferredHosts:
         self._owed.pop(host, None)
 
     def add_unreachable(self, url: str, error: Unreachable, rank: Rank, until: float) -> None:
-        """Defer all further requests to where a URL could not be reached (decision 28).
+        """Defer all further requests to a host, or an origin, that could not be reached.
 
-        ``rank`` is the rank of the request that failed. If that was for robots.txt, the next target
+        ``rank`` is the rank of the request that failed. After a failed robots.txt the next target
         fails with the same error.
         """
         place = origin_of(url) if error.is_of_origin else host_of(url)
@@ -166,13 +167,13 @@ def _places(url: str) -> tuple[str, str]:
 
 
 class Retry(NamedTuple):
-    """The next try of a refused request: its number, the most, and its time (monotonic)."""
+    """The next attempt for a refused request: its number, their maximum, and its time."""
 
     number: int
     most: int
-    at: float
+    at: float  #: by the monotonic clock
     why: str  #: the problem of the host: `answered 503`
-    for_blocklist: bool  #: or for its host's robots.txt: all wait for it
+    for_blocklist: bool  #: for the blocklist or its host's robots.txt, so that all wait for it
 
     def sentence(self, now: float) -> str:
         """Return when it comes, in words: `try 3 of 5 in 8 s`."""
@@ -180,9 +181,10 @@ class Retry(NamedTuple):
 
 
 class DeclaredDelays:
-    """The delays of hosts that the sources of a crawl add, in seconds (decision 31).
+    """The delays that sources declare, by host, in seconds.
 
-    ``by_host`` are the delays of all sources of the file, whichever of them the spider visits.
+    ``by_host`` has the delays of all sources of the file, also of those that the spider does not
+    visit.
     """
 
     def __init__(self, context: Context, by_host: Mapping[str, float]) -> None:
@@ -193,15 +195,15 @@ class DeclaredDelays:
             self._by_host[unit] = max(seconds, self._by_host.get(unit, 0.0))
 
     def before(self, request: Request) -> float:
-        """Return the least delay before and after a request.
+        """Return the minimum delay before and after a request.
 
-        That of its source counts at another host too, where a source moved or redirects to.
+        The delay of its source is used at any host to which the source moved or redirects.
         """
         source = source_of(request)
-        own = source.delay.total_seconds() if source and source.delay else 0.0
-        return max(own, self._by_host.get(self._context.host(request.url), 0.0))
+        source_delay = source.delay.total_seconds() if source and source.delay else 0.0
+        return max(source_delay, self._by_host.get(self._context.host(request.url), 0.0))
 
     @property
     def delays(self) -> Mapping[str, float]:
-        """The delay of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
+        """The known delay of each host with more than ``WALSH_MIN_INTERVAL``, in seconds."""
         return longest_delays(self._context.delays, self._by_host)

@@ -87,7 +87,7 @@ class ChoosesSources(Protocol):
 
 
 class Crawl:
-    """The parts of one crawl. ``clock`` is that of the machine unless another is given.
+    """The parts of one crawl. ``clock`` replaces the clock of the machine in tests.
 
     A bad setting, key or state ends the process with one line.
     """
@@ -147,7 +147,7 @@ class Crawl:
             if options.serial:
                 enter(self)
             context = Context(options, state, self._clock, delays)
-            # A run that is killed does not do it at its end.
+            # Also at the start, because a run that is killed does not reach its end.
             _prune(context, _PRUNING_AT_BEGIN)
             copied = state.backups.record_file()
         except (AnotherLoop, BadSetting, StateError) as error:
@@ -198,9 +198,9 @@ class Crawl:
     @cached_property
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
-        most = self.settings.getint("CONCURRENT_REQUESTS")
+        max_concurrent = self.settings.getint("CONCURRENT_REQUESTS")
         delays = self.declared_delays.delays
-        return Queue(self.context, self.engine, self.hosts, delays, most)
+        return Queue(self.context, self.engine, self.hosts, delays, max_concurrent)
 
     @cached_property
     def access(self) -> HostAccess:
@@ -276,17 +276,17 @@ class Crawl:
         end_ticket(request)
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Note that an error that comes now is the answer of a host (decision 29)."""
+        """Mark a request as sent: an error that comes from now on is the answer of its host."""
         note(request, reached=True, handed=True)
 
     def response_downloaded(self, request: Request) -> None:
-        """Note that the host has answered: an error that comes now is one of a middleware."""
+        """Mark a request as answered: an error from now on comes from a middleware."""
         note(request, reached=False)
 
     def close(self) -> None:
         """Delete old rows from the state, and close it."""
         leave(self)
-        # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
+        # Deleting blocks the event loop, and other crawls in it may wait for an answer.
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls))
         self.hosts.close()
         try:
@@ -348,7 +348,7 @@ def _prune(context: Context, seconds: float) -> None:
 
 
 def _end_all() -> None:
-    """End the crawls of this process, whose log cannot be written (decision 29)."""
+    """End the crawls of this process, because their log cannot be written."""
     from twisted.internet import reactor  # noqa: PLC0415 - Scrapy installs it first
 
     def end() -> None:

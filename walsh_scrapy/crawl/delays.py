@@ -1,9 +1,7 @@
-"""The delays that a project asks Scrapy for: the longest delay of a host counts.
+"""The delays that a project asks Scrapy for. Of all delays of a host the longest one is kept.
 
-So the add-on never makes a project less polite (decision 22).
-
-They are part of what this crawl asks for. The state never keeps them: they say nothing about a
-host, and other crawls share the state.
+So the add-on never makes a project less polite. The state does not store these delays, because they
+are a choice of the project, and crawls of other projects share the state.
 """
 
 from __future__ import annotations
@@ -59,8 +57,8 @@ class ProjectDelays:
                 self._by_host[unit] = max(seconds, self._by_host.get(unit, 0.0))
         if nameless:
             logger.warning(
-                "DOWNLOAD_SLOTS: the delay of %s counts for no request, unless a host has that "
-                "name: this add-on gives each request the slot of its host. Name slots after hosts",
+                "DOWNLOAD_SLOTS: the delay of %s is ignored, unless a host has that name: this "
+                "add-on gives each request the slot of its host. Name slots after hosts",
                 ", ".join(dict.fromkeys(nameless)),
             )
         self._throttle = _AutoThrottle.from_settings(settings)

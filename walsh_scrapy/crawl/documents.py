@@ -1,8 +1,8 @@
 """robots.txt, the blocklist and its schema, as the download handler returned them (decision 30).
 
-A project's middlewares and listeners see the requests for these documents, and their responses,
-like any others. What they make of them opens nothing: each response is copied at the moment when
-the download handler returns it, and only the copy is read.
+Middlewares and listeners of a project see the requests for these documents, and their responses,
+like any others. But they cannot allow anything by changing them: each response is copied at the
+moment when the download handler returns it, and only the copy is read.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Limits in ``meta`` that a project's code must not lower: a document that is refused for its size
-#: or time counts as one that its host did not send.
+#: Limits in ``meta`` that code of a project must not lower: a document beyond a limit is treated as
+#: one that its host did not send.
 _LIMITS: Final = ("download_maxsize", "download_timeout", "download_fail_on_dataloss")
 _OURS: Final = 'requests with "dont_obey_robotstxt" in their meta'
 _SKIP: Final = f"Let {_OURS} pass through your middlewares unchanged"
@@ -64,7 +64,7 @@ class Documents:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
         self._warns_of_answers = has_gate(settings, Gate.PACING)
-        # Those under way, and what replaced them: a middleware may remove a ticket from ``meta``.
+        # By request: a middleware may remove a ticket from ``meta``, or replace the request.
         self._tickets: dict[Request, Ticket] = {}
 
     @contextmanager
@@ -96,8 +96,8 @@ class Documents:
     def fetched(self, request: Request, result: Response | Request) -> Response | Request:
         """Return what the middlewares of the project made of a request.
 
-        A request for the same URL that replaces that for a document is sent as such. Raises
-        NotDelivered for one for another URL, which might need that document itself.
+        A request for the same URL that replaces the request for a document is sent instead. Raises
+        NotDelivered for a request for another URL, because that might need the document itself.
         """
         ticket = self._tickets.get(request)
         if ticket is None or isinstance(result, Response):
@@ -148,7 +148,7 @@ class Documents:
             raise NotDelivered(f"{reason} changed its meta, URL or method", _SKIP)
 
     def _begin(self, request: Request, delivery: Delivery) -> None:
-        """Make a request for a document what it was before the project's middlewares saw it."""
+        """Undo what middlewares of the project have changed in a request for a document."""
         restore_limits(request)
         if request.headers.get("Accept-Encoding") != b"identity":
             request.headers["Accept-Encoding"] = ACCEPTED
@@ -159,9 +159,9 @@ class Documents:
     def response_of(self, delivery: Delivery, outcome: Response | Exception) -> Response:
         """Return the response that the download handler returned, still packed.
 
-        ``outcome`` is what the project's middlewares made of it. Raises the exception of the
-        download handler or of our middlewares, and NotDelivered if the code of the project kept the
-        document from coming.
+        ``outcome`` is the result of the project's middlewares. Raises the exception of the download
+        handler or of our middlewares, and NotDelivered if code of the project is the reason why
+        there is no document.
         """
         url = delivery.request.url
         if delivery.error is not None:
@@ -183,7 +183,7 @@ class Documents:
             raise outcome from error
         raise error from outcome
 
-    def read(self, request: Request, response: Response) -> Response:
+    def unpack(self, request: Request, response: Response) -> Response:
         """Return the response to a request for a document, unpacked.
 
         Raises NotModified for a 304 to our validators, and BadAnswer for a body that cannot be
@@ -212,9 +212,9 @@ class Documents:
 
 
 def _keep(delivery: Delivery, response: Response | None, *, is_stopped: bool) -> None:
-    """Keep a copy of a response with its headers, which middlewares change.
+    """Keep a copy of a response and of its headers, because middlewares change both.
 
-    A robots.txt that was stopped after the last byte that counts is complete.
+    A robots.txt that was stopped after the maximum size is complete.
     """
     delivery.has_come = True
     delivery.error = None
@@ -232,7 +232,7 @@ def _keep(delivery: Delivery, response: Response | None, *, is_stopped: bool) ->
 
 
 def restore_limits(request: Request) -> None:
-    """Set the limits of a request for a document again, whatever a project made of them."""
+    """Set the limits of a request for a document again, because a project may change them."""
     delivery = ticket_of(request).delivery
     for name, limit in delivery.limits.items() if delivery else ():
         request.meta.pop(name, None)

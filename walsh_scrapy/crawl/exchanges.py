@@ -71,7 +71,7 @@ class _Begun(NamedTuple):
 
 
 class _Traffic:
-    """The exchanges that go on, and the lock of the request that is sent next."""
+    """The exchanges in progress, and the lock of the request that is sent next."""
 
     def __init__(self) -> None:
         self.begun: WeakKeyDictionary[Request, _Begun] = WeakKeyDictionary()
@@ -120,13 +120,13 @@ class Exchanges:
     async def begin(self, request: Request, *, while_open: bool = False) -> float:
         """Begin an exchange and return 0, or return the seconds after which to try again.
 
-        Raises RequestDeferred or Unreachable if the host was deferred in the meantime, or must wait
-        too long, and HostLost if a visit's host was lost: its source may have been visited. With
-        ``while_open`` it raises RequestDeferred when the crawl ends.
+        Raises RequestDeferred or Unreachable if the host was deferred, or must wait too long, and
+        HostLost if the host of a visit was lost, because another worker may have made the visit.
+        With ``while_open`` it raises RequestDeferred when the crawl ends.
         """
         async with self.quiet():
             if while_open and self._engine.is_closing:
-                raise self._access.deferral("the crawl ends")
+                raise self._access.make_deferral("the crawl ends")
             seconds = self._begin(request)
         host = self._context.host(request.url)
         if seconds is None:
@@ -138,17 +138,20 @@ class Exchanges:
         return seconds
 
     def _begin(self, request: Request) -> float | None:
-        """Begin an exchange as ``Hosts.begin`` does: None means that the host was lost."""
-        ticket, name = ticket_of(request), host_of(request.url)
+        """Begin an exchange; see ``Hosts.begin``."""
+        ticket = ticket_of(request)
+        name = host_of(request.url)
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have checked")
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
-        most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
+        max_wait = longest_wait(
+            name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist
+        )
         restore_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         delay = max(self._delay(request), self._hosts.project_delay(host))
-        limits = RequestLimits(delay, timeout, most)
+        limits = RequestLimits(delay, timeout, max_wait)
         seconds = self._hosts.begin(request, host, limits, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
@@ -159,23 +162,26 @@ class Exchanges:
         return seconds
 
     def quiet(self) -> AbstractAsyncContextManager[None]:
-        """Wait until no request is in flight, in a serial crawl; in any other one for nothing.
+        """Wait until no request of the process is in flight, if the crawl is serial.
 
-        Then one waiting request at a time enters.
+        Requests that wait enter one at a time.
         """
         return self._quiet_process() if self._context.options.serial else nullcontext()
 
     @asynccontextmanager
     async def _quiet_process(self) -> AsyncIterator[None]:
-        traffic, clock = self._traffic, self._context.clock
+        traffic = self._traffic
+        clock = self._context.clock
         async with traffic.next:
             while (
-                left := max((each.until for each in traffic.begun.values()), default=0.0)
+                remaining := max(
+                    (exchange.until for exchange in traffic.begun.values()), default=0.0
+                )
                 - clock.monotonic()
             ) > 0:
                 traffic.ended.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(traffic.ended.wait(), min(left, RECHECK_SECONDS))
+                    await asyncio.wait_for(traffic.ended.wait(), min(remaining, RECHECK_SECONDS))
                 self.sweep()
             yield
 
@@ -193,7 +199,8 @@ class Exchanges:
         if latency is None:
             return
         response = self._responses.pop(request, response)
-        host, name = self._hosts.host_of(request), host_of(request.url)
+        host = self._hosts.host_of(request)
+        name = host_of(request.url)
         exchange = self._exchange(request, response, latency, error)
         if name != host:
             exchange = exchange.of_domain()
@@ -210,7 +217,7 @@ class Exchanges:
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
         if is_redirect(exchange.status) and exchange.retry_after:
-            # The request that follows it waits as well, at whatever host (decision 15).
+            # A redirect's Retry-After holds for the request that follows it, at whatever host.
             not_before = self._context.clock.monotonic() + exchange.retry_after
             note(request, not_before=not_before)
         if response is not None:
@@ -223,7 +230,7 @@ class Exchanges:
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
-                wait = 0.0  # requests that are deferred wait for nothing: they end when handed out
+                wait = 0.0  # its requests are deferred when they are handed out, so none waits
         elif isinstance(error, ProxyTrouble):
             self._deferred_hosts.add(name, str(error), error.until)
             wait = 0.0
@@ -231,7 +238,7 @@ class Exchanges:
         self.let_go_inline(request, host)
 
     def was_sent(self, request: Request, error: Exception) -> bool:
-        """Return True if a request went to its host before an error came (decision 29)."""
+        """Return True if a request went to its host before an error came."""
         if request in self._responses:  # the error is of a middleware nearer to the wire
             return True
         is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
@@ -239,7 +246,7 @@ class Exchanges:
         return ticket_of(request).reached and (was_begun or not is_ours)
 
     def withdraw(self, request: Request, error: Exception) -> None:
-        """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
+        """End the exchange of a request that was never sent; the request log forgets it."""
         if self._over(request) is None:
             return
         host = self._hosts.host_of(request)
@@ -264,10 +271,11 @@ class Exchanges:
             self.end(request, None)
 
     def sweep(self) -> None:
-        """End the exchanges that are over, although no other method was called.
+        """End the exchanges that are over without an event.
 
         A middleware nearer to the wire may have hidden the response, or have raised an exception.
-        A cancelled request is not active any more, but its exchange goes on until it has left.
+        A cancelled request is not active any longer, but its exchange goes on until it has left the
+        downloader.
         """
         for request in self._hosts.in_flight:
             is_out = ticket_of(request).reached and request not in self._left
@@ -275,11 +283,11 @@ class Exchanges:
                 self.end(request, None)
 
     def _over(self, request: Request) -> float | None:
-        """Return the seconds that an exchange took; None if it is over already, or never began.
+        """Return the seconds that an exchange took; None if it has ended already, or never began.
 
-        They count from the moment when it was sent: its connection may have waited while a document
-        was read. They count from its start if it was never sent. Time in which the process stood
-        still is not counted (decision 29).
+        They count from the moment when the request was sent, or from the start of the exchange if
+        it was not: before that its connection may have waited while a document was read. Time in
+        which the process stood still does not count, because the host is not the reason.
         """
         begun = self._traffic.begun.pop(request, None)
         if begun is None:
@@ -296,8 +304,8 @@ class Exchanges:
             self._hosts.let_go(host, request)
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
-        least = max(self._context.options.min_interval, self._declared_delays.before(request))
-        return delay_after(least, ticket_of(request).robots_interval, latency)
+        min_delay = max(self._context.options.min_interval, self._declared_delays.before(request))
+        return delay_after(min_delay, ticket_of(request).robots_interval, latency)
 
     def _exchange(
         self, request: Request, response: Response | None, latency: float, error: Exception | None
@@ -323,7 +331,8 @@ class Exchanges:
 
     def _record(self, request: Request) -> RequestRecord:
         """Return the row of a request before it is sent."""
-        ticket, source = ticket_of(request), source_of(request)
+        ticket = ticket_of(request)
+        source = source_of(request)
         return RequestRecord(
             requested_at=self._context.clock.now(),
             host=self._context.host(request.url),
@@ -342,5 +351,5 @@ def _has_validator(response: Response) -> bool:
 
 
 def _words(error: Exception | None, url: str) -> str:
-    """Return why there was no response, for the log of requests."""
+    """Return why there was no response, for the request log."""
     return reason_of(error, url) if error else "cancelled, and no response came"

@@ -1,7 +1,7 @@
-"""Requests that failed, as sentences for the operator, and requests that were denied, as rows.
+"""Why requests failed, as sentences for the operator, and the record of denied requests.
 
-Each sentence names the host, and the problem. Each denial is a number in the stats, a row in the
-state and a line in the log.
+Each sentence names the host and the problem. A denial is counted in the stats, written into the
+state and logged.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Most characters that are quoted of a server or a library.
-LONGEST_QUOTE: Final = 200
+#: The maximum of characters that are quoted of a server or a library.
+MAX_QUOTE_CHARACTERS: Final = 200
 
 
 def reason_of(error: BaseException | None, url: str) -> str:
@@ -79,7 +79,7 @@ def reason_of(error: BaseException | None, url: str) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """Return why a file could not be written: the words of the system, else the error."""
+    """Return why a file could not be written, in the words of the system if possible."""
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
@@ -90,19 +90,19 @@ def _bad_redirect(response: Response) -> str:
     location = response.headers.get("Location")
     if location is None:
         return " without a Location"
-    target = ascii(location.decode("latin-1"))[:LONGEST_QUOTE]
+    target = ascii(location.decode("latin-1"))[:MAX_QUOTE_CHARACTERS]
     return f" with a Location that cannot be requested: {target}"
 
 
 def _quote(error: BaseException | None) -> str:
     text = getattr(error, "strerror", None) or str(error)
-    return printable(one_line(text) or "")[:LONGEST_QUOTE].rstrip(".") if error else ""
+    return printable(one_line(text) or "")[:MAX_QUOTE_CHARACTERS].rstrip(".") if error else ""
 
 
 class Denials:
-    """The denials of one crawl: those of our gates, and those that ``DenialsMiddleware`` sees.
+    """The denials of one crawl, by our gates and by those of the project.
 
-    ``write_with`` writes something with the next transaction of a host.
+    ``write_with`` calls a function in the next transaction of a host.
     """
 
     def __init__(self, stats: StatsCollector, context: Context, write_with: WriteWith) -> None:
@@ -132,9 +132,10 @@ class Denials:
             logger.debug("%s is denied by %s: %s", request.url, error.gate, error.reason)
 
     def write(self, request: Request, error: Denied) -> None:
-        """Write a denial and its evidence into the state (decision 33).
+        """Write a denial and its evidence into the state.
 
-        It is written after the pending rows of its host: its copy of robots.txt may be new.
+        It is written after the pending rows of its host, among which may be the robots.txt that it
+        names.
         """
         record = DenialRecord(
             denied_at=self._context.clock.now(),

@@ -1,8 +1,8 @@
-"""Fetches of documents that requests need first: robots.txt, the blocklist and its schema.
+"""Fetches robots.txt, the blocklist and its schema before the requests that need them.
 
-A coroutine that fetches one waits for a turn of the host in the queue, calls the engine itself, and
-takes another turn after a refusal. While a gate waits for a document the engine may take no
-requests, so such a coroutine needs no turn (decision 25).
+A fetch waits in the queue for a turn of its host, calls the engine itself, and takes another turn
+after a refusal. While a gate waits for a document, the engine may ask for no requests, so the queue
+could give no turns: then a fetch goes on without one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Retries(Protocol):
 
 
 class Fetcher:
-    """Fetches documents, each once at a time."""
+    """Fetches documents; nothing is fetched twice at the same time."""
 
     def __init__(
         self,
@@ -62,36 +62,36 @@ class Fetcher:
         self._documents = documents
         self._retries: Retries | None = None
         self._fetches: dict[str, asyncio.Task[None]] = {}
-        self._waiters = 0  # gates that wait for a coroutine
+        self._waiting_gates = 0
 
-    def retry_by(self, retries: Retries) -> None:
-        """Let a middleware that is in force decide whether documents are requested again."""
+    def register_retries(self, retries: Retries) -> None:
+        """Let an active middleware decide whether a document is requested again."""
         self._retries = retries
 
-    async def once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
+    async def fetch_once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Wait for the fetch with this key, which is started if necessary. Raises its exception."""
         task = self._fetches.get(key)
         if task is None:
             task = self._fetches[key] = self._engine.start(fetch())
             task.add_done_callback(lambda _: self._fetches.pop(key, None))
         await asyncio.wait([task])
         if task.cancelled():
-            raise self._access.deferral("the crawl ended")
+            raise self._access.make_deferral("the crawl ended")
         task.result()
 
     @contextmanager
-    def in_gate(self) -> Iterator[None]:
-        """Let coroutines go on without turns, because a gate waits for one of them."""
-        self._waiters += 1
-        self._queue.grant_all()
+    def gate_waits(self) -> Iterator[None]:
+        """Let fetches go on without turns, because a gate waits for one of them."""
+        self._waiting_gates += 1
+        self._queue.grant_all_turns()
         try:
             yield
         finally:
-            self._waiters -= 1
+            self._waiting_gates -= 1
 
     @contextmanager
-    def restricted(self) -> Iterator[None]:
-        """Hand out no target: all wait for the blocklist."""
+    def hold_back_targets(self) -> Iterator[None]:
+        """Hand out no target in a ``with`` block: all wait for the blocklist."""
         self._queue.frontier.restrict(Rank.OPERATOR)
         try:
             yield
@@ -105,23 +105,24 @@ class Fetcher:
         rank: Rank,
         limited: Callable[[Request], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> Response:
-        """Send the request for a document when its turn comes, again after a refusal.
+        """Send the request for a document when its turn comes, and again after a refusal.
 
-        Each try is made within the context manager that ``limited`` returns. Raises the exceptions
-        of ``Documents``.
+        Each attempt runs in the context manager that ``limited`` returns for it. Raises the
+        exceptions of ``Documents``.
         """
-        request.dont_filter, request.callback = True, NO_CALLBACK
-        # Middlewares that know these leave the documents alone, as Scrapy's own do.
+        request.dont_filter = True
+        request.callback = NO_CALLBACK
+        # Scrapy's middlewares, and others that know these keys, leave such requests alone.
         request.meta.update(dont_cache=True, dont_obey_robotstxt=True)
         note(request, rank=rank)
         while True:
             sent = copy_of(request)  # a middleware of the project may change it
-            with suppress(Denied):  # the gate denies it again, and records that
+            with suppress(Denied):  # the gate denies it again, and logs that
                 await self._queue.prepare(sent)
             turn = Turn(sent, asyncio.get_running_loop().create_future())
             host = self._context.host(sent.url)
             try:
-                if not self._waiters:
+                if not self._waiting_gates:
                     await self._queue.take_turn(turn)
                 with limited(sent):
                     response = await self._fetch(sent)
@@ -134,7 +135,7 @@ class Fetcher:
             else:
                 attempt = self._next_attempt(sent, response)
                 if attempt is None:
-                    return self._documents.read(sent, response)
+                    return self._documents.unpack(sent, response)
             finally:
                 turn.is_over = True
                 self._hosts.let_go(host, sent)
@@ -146,7 +147,7 @@ class Fetcher:
         with self._documents.fetching(request) as delivery:
             try:
                 outcome = await self._engine.download(request)
-            except Exception as error:  # noqa: BLE001 - the download handler's own counts
+            except Exception as error:  # noqa: BLE001 - response_of decides which error counts
                 outcome = error
             self._exchanges.sweep()
         return self._documents.response_of(delivery, outcome)

@@ -1,7 +1,7 @@
-"""Access to hosts for whatever waits outside of the scheduler's queue: gates, and coroutines.
+"""Access to hosts for gates and fetches, which wait outside of the scheduler's queue.
 
-They own a host before they request it, and sleep in short steps. A request that would wait longer
-than ``WALSH_MAX_WAIT``, or past the end of the crawl, is deferred to a later run (decision 7).
+A host is owned before it gets a request. A request that would wait longer than ``WALSH_MAX_WAIT``,
+or past the end of the crawl, is deferred to a later run, so that a run ends and loses nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
 #: Seconds for which a request waits for a host that another worker owns.
-PATIENCE: Final = 90.0
+OWNED_HOST_TIMEOUT_SECONDS: Final = 90.0
 
 
 class HostAccess:
-    """Takes hosts, waits for them, and defers what would wait for too long."""
+    """Takes hosts, waits for them, and defers requests that would wait too long."""
 
     def __init__(
         self,
@@ -52,16 +52,17 @@ class HostAccess:
         self._stats = stats
         self._hosts = hosts
         self._queue = queue
-        self.deferred: WeakSet[Request] = WeakSet()
-        #: The method and URL of deferred requests that were not requested again since.
-        self.deferrals: set[tuple[str, str]] = set()
-        #: The hosts whose deferred requests the log has named, once for all of them.
-        self.announced: set[str] = set()
+        self.deferred_requests: WeakSet[Request] = WeakSet()
+        #: Method and URL of each deferred request, until it is requested again.
+        self.deferred_urls: set[tuple[str, str]] = set()
+        #: The hosts whose deferred requests are logged, with one line for each host.
+        self.logged_hosts: set[str] = set()
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
-        """Own the host of a URL meanwhile; see ``take``."""
-        host, reason = self._context.host(url), object()
+        """Own the host of a URL in an ``async with`` block; see ``take``."""
+        host = self._context.host(url)
+        reason = object()
         await self.take(host, reason)
         try:
             yield
@@ -69,38 +70,38 @@ class HostAccess:
             self._hosts.let_go(host, reason)
 
     async def take(self, host: str, reason: object) -> None:
-        """Own a host as soon as no other worker does. Nobody does in a crawl that is not paced.
+        """Own a host as soon as no other worker owns it.
 
-        Raises RequestDeferred if that takes too long, if the host was deferred by another worker,
-        and at the end of the crawl.
+        Does nothing in a crawl without PacingMiddleware. Raises RequestDeferred if the wait takes
+        too long, if another worker has deferred the host, and at the end of the crawl.
         """
         if not self._is_paced:
             return
-        until = self._context.clock.monotonic() + PATIENCE
-        while (taken := self._queue.own(host, reason)) == "wait":
+        until = self._context.clock.monotonic() + OWNED_HOST_TIMEOUT_SECONDS
+        while (result := self._queue.own(host, reason)) == "wait":
             if self._context.clock.monotonic() > until:
-                raise self.deferral(f"another worker owns {host}")
+                raise self.make_deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
-        if taken == "deferred":
-            raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
+        if result == "deferred":
+            raise self.make_deferral(f"{host} is given up for this run, maybe by another crawl")
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep in short steps. Raises RequestDeferred if the spider closes: there is no signal."""
+        """Sleep. Raises RequestDeferred if the spider closes, which Scrapy has no signal for."""
         clock = self._context.clock
         until = clock.monotonic() + seconds
-        while (left := until - clock.monotonic()) > 0:
-            self.check_open(left)
-            await sleep(min(left, RECHECK_SECONDS))
+        while (remaining := until - clock.monotonic()) > 0:
+            self.check_open(remaining)
+            await sleep(min(remaining, RECHECK_SECONDS))
 
     def check_open(self, seconds: float = 0.0) -> None:
-        """Raise RequestDeferred if the spider closes; the request could be sent in ``seconds``."""
+        """Raise RequestDeferred if the spider is closing; the wait would end in ``seconds``."""
         if self._engine.is_closing:
-            raise self.deferral("the crawl ends", seconds)
+            raise self.make_deferral("the crawl ends", seconds)
 
     def check_wait(self, request: Request, seconds: float) -> None:
-        """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
+        """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``.
 
-        If the host itself wants that, other workers defer its sources too.
+        If the host itself asks for that wait, other workers defer its sources too.
         """
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
@@ -125,17 +126,17 @@ class HostAccess:
         if seconds > 0.0:
             await self.sleep(seconds)
 
-    def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
-        """Return the deferral of a request that could be sent after ``seconds``."""
+    def make_deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
+        """Count and return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
         return StillDue(self._context.clock.now() + seconds, reason)
 
     def defer(self, request: Request) -> None:
-        """Note that a request from the scheduler must not go out in this run (decision 7).
+        """Record that a request from the scheduler was deferred.
 
-        The crawl then ends with the reason "deferred", and a job keeps the request for its next
-        start: its duplicate filter has seen it.
+        The crawl then ends with the reason "deferred". A job keeps the request for its next start,
+        because its duplicate filter would drop it when the spider makes it again.
         """
         if self._queue.turn_of(request) is not None:
-            self.deferred.add(request)
-            self.deferrals.add((request.method, request.url))
+            self.deferred_requests.add(request)
+            self.deferred_urls.add((request.method, request.url))

@@ -1,10 +1,11 @@
-"""The hosts that this crawl owns: taken before they are requested, let go afterwards (decision 41).
+"""The hosts that this crawl owns: it takes a host before its first request, and lets it go later.
 
     take -> begin -> end -> begin -> ... -> the outcome of a visit -> let go
 
-A crawl is one of the workers of its state. The results of an exchange or a visit are pending until
-the next transaction of its host, which writes them first. Each such transaction proves that this
-worker still owns the host. If it was lost, only caution is written, and memory forgets the host.
+A crawl is one of the workers that share a state (decision 41). What an exchange or a visit has
+shown stays pending until the next transaction of its host, which writes it first. Each such
+transaction proves that this worker still owns the host. If the host was lost to another worker, the
+transaction only makes waits longer, and the crawl forgets the host.
 """
 
 from __future__ import annotations
@@ -55,15 +56,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
-_ENOUGH_ALONE: Final = 8
-_ENOUGH_OF_SEVERAL: Final = 1
-#: Seconds after which a host is let go if there are other workers, when its page of sources ends.
-_LONG: Final = 30.0
+#: A worker takes a further host while fewer are ready. Alone it takes some ahead of their turn, so
+#: that their names are looked up early.
+_MAX_READY_ALONE: Final = 8
+_MAX_READY_SHARED: Final = 1
+#: Seconds after which a host is let go between two pages of its sources, so that the redirects of
+#: other workers get their turn there.
+_MAX_OWNED_SECONDS: Final = 30.0
 
 
 class _InFlight(NamedTuple):
-    """A request that may be sent, or was: its host, with its times then, and its row in the log."""
+    """A request in flight: its host, the host's times before it, and its row in the log."""
 
     host: str
     times: HostTimes
@@ -87,10 +90,10 @@ def _is_never_written(_connection: Connection) -> bool:
 
 
 class Hosts:
-    """The hosts that a crawl owns, each as long as there is a reason.
+    """The hosts that a crawl owns, each as long as there is a reason to own it.
 
-    Reasons are visits (the URL of their source), requests, and any other object. A host is let go
-    with its last reason. Methods raise StateUnavailable if the state fails.
+    A reason is the URL of a source that is visited, a request, or any other object. A host is let
+    go when its last reason ends. Methods raise StateUnavailable if the state fails.
     """
 
     def __init__(self, context: Context) -> None:
@@ -104,42 +107,42 @@ class Hosts:
         self._owned: dict[str, OwnedHost] = {}
         self._in_flight: dict[Request, _InFlight] = {}
         self._visits: dict[str, _VisitedHost] = {}  # by the URL of its source
-        self.workers = 1  #: that share the state, as far as is known
-        self._is_new = False  # it has beaten once, so others that start with it are not known
+        self.workers = 1  #: the number of workers that share the state, as of the last beat
+        self._is_new = False  # others that start at the same time show at the second beat
 
     @property
-    def enough(self) -> int:
-        """The number of ready hosts with which this worker takes no further one."""
+    def max_ready_hosts(self) -> int:
+        """The number of ready hosts from which on this worker takes no further one."""
         is_alone = self.workers <= 1 and not self._is_new
-        return _ENOUGH_ALONE if is_alone else _ENOUGH_OF_SEVERAL
+        return _MAX_READY_ALONE if is_alone else _MAX_READY_SHARED
 
-    def is_due_to_others(self, host: str) -> bool:
-        """Return True if a host was owned so long that other workers have their turn there."""
+    def should_give_way(self, host: str) -> bool:
+        """Return True if a host was owned so long that other workers should get a turn there."""
         owned = self._owned.get(host)
         if owned is None or self.workers <= 1:
             return False
-        return self._context.clock.monotonic() - owned.since >= _LONG
+        return self._context.clock.monotonic() - owned.since >= _MAX_OWNED_SECONDS
 
-    def of_others(self) -> dict[str, OtherOwner]:
+    def owned_by_others(self) -> dict[str, OtherOwner]:
         """Return the hosts that other workers own."""
         return self._state.hosts.owned_by_others(self._worker)
 
     # ---- taking and letting go ----
 
     def beat(self, sources: str) -> None:
-        """Say that this worker lives, and go on saying so: it owns hosts for whole visits.
+        """Write regularly that this worker is alive, so that it keeps its hosts between requests.
 
-        Workers with the same ``sources`` visit the same ones.
+        ``sources`` names the sources that it visits: workers with the same text visit the same.
         """
         if self._timer is None:
             self._worker = self._worker._replace(sources=sources)
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
-            self._is_new = True  # another one may start now too; the next beat tells
+            self._is_new = True
 
     @property
     def is_beating(self) -> bool:
-        """Whether hosts stay this worker's between its requests: it says that it lives."""
+        """Whether this worker keeps its hosts between requests; see ``beat``."""
         return self._timer is not None
 
     def take(
@@ -147,7 +150,7 @@ class Hosts:
     ) -> PermissionStatus:
         """Own a host: "ready", or "wait" or "deferred", if another worker owns or has deferred it.
 
-        Its rows are read in the same transaction, by ``read`` too.
+        ``read`` is called in the same transaction, so what it reads stays true.
         """
         if host in self._owned and read is not None:
             self._state.read(read)
@@ -156,13 +159,13 @@ class Hosts:
             take = Take(
                 self._state.robots, host, self._worker, self._watch.may_take_over_until, read
             )
-            status, found = self._state.write(take)
-            self._watch.see(found.now, moment)
-            _tell_clock(host, found)
+            status, snapshot = self._state.write(take)
+            self._watch.see(snapshot.now, moment)
+            _warn_clock_set_back(host, snapshot)
             if status != "ready":
                 return status
             since = self._context.clock.monotonic()
-            self._owned[host] = OwnedHost(found.times, since, copies=take.copies)
+            self._owned[host] = OwnedHost(snapshot.times, since, copies=take.copies)
         self._owned[host].reasons.add(reason)
         return "ready"
 
@@ -171,19 +174,19 @@ class Hosts:
         return host in self._owned
 
     def has_for(self, host: str, reason: object) -> bool:
-        """Return True if this crawl owns a host since it took it for this reason."""
+        """Return True if this crawl owns a host, and has never lost it since ``reason`` began."""
         return host in self._owned and reason in self._owned[host].reasons
 
     def copies(self, host: str) -> dict[str, RobotsCopy | None]:
-        """Return the copies of robots.txt of a host, by origin, for the time that it is owned.
+        """Return the copies of robots.txt of an owned host, by origin.
 
-        No other worker writes them meanwhile, so they are read once.
+        They are read once, because no other worker writes them while the host is owned.
         """
         owned = self._owned.get(host)
         return owned.copies if owned else {}
 
     def wait(self, host: str, delay: float = 0.0) -> float:
-        """Return the seconds until an owned host may be requested, as far as is known."""
+        """Return the seconds until an owned host may be requested; 0 for any other host."""
         owned = self._owned.get(host)
         if owned is None:
             return 0.0
@@ -196,31 +199,31 @@ class Hosts:
         return (owned.times if owned else self._state.hosts.find(host).times).last_end
 
     def delay(self, host: str) -> float:
-        """Return the delay in force of an owned host, in seconds."""
+        """Return the current delay of an owned host in seconds; 0 for any other host."""
         owned = self._owned.get(host)
         return owned.times.delay_with(self._project_delay(host, owned.times)) if owned else 0.0
 
     def project_delay(self, host: str) -> float:
-        """Return the delay that the project asks for at a host, in seconds."""
+        """Return the delay of a host in seconds that the project asks for by its settings."""
         owned = self._owned.get(host)
         asked_delay = self._context.project_delays.delay_of(host)
         return self._project_delay(host, owned.times) if owned else asked_delay
 
     def _project_delay(self, host: str, times: HostTimes) -> float:
-        """Return the delay that the project asks for; server errors double it too (decision 28)."""
+        """Return the delay that the project asks for. Each 5xx in a row doubles it."""
         asked_delay = self._context.project_delays.delay_of(host)
         return slowed(asked_delay, times.server_errors, self._context.backoff.cap)
 
     def keep(self, host: str, reason: object) -> None:
-        """Add a reason to own a host that is owned; a visit is the reason of its requests."""
+        """Add a reason to own an owned host; a visit is the reason of all its requests."""
         owned = self._owned.get(host)
         if owned is not None and _visit(reason) not in owned.reasons:
             owned.reasons.add(reason)
 
     def give_up(self, host: str) -> None:
-        """Defer the due sources of an owned host to a later run, of every worker.
+        """Let all workers defer the due sources of an owned host to a later run.
 
-        The host of the blocklist is never given up: every worker needs the list (R3).
+        The host of the blocklist is never given up, because every worker needs the list.
         """
         owned = self._owned.get(host)
         if owned is not None and host not in self._of_blocklist:
@@ -236,27 +239,27 @@ class Hosts:
 
     def _release(self, host: str, owned: OwnedHost) -> None:
         """Let a host go if there is no reason to own it."""
-        if owned.is_needless:
-            # If the rows are not written, the worker is soon unknown or lapsed.
+        if owned.can_release:
+            # If this fails, the host is free when this worker has ended or its time is over.
             with suppress(StateUnavailable, RefusedValues):
                 self._write_pending(host)
 
     def abandon(self) -> None:
-        """Let go of all hosts: their visits have not ended, although nothing is under way."""
+        """Let go of all hosts, although there are visits that have not ended."""
         for host, owned in list(self._owned.items()):
             owned.reasons.clear()
             self.give_up(host)
             self._release(host, owned)
 
     def close(self) -> None:
-        """Write the pending rows, and let go of all hosts: the crawl ends."""
+        """Write the pending rows, and let go of all hosts, at the end of the crawl."""
         if self._timer is not None:
             self._timer.stop()
         with suppress(StateUnavailable, RefusedValues):
             for host in list(self._owned):
                 self._write_pending(host)
             self._state.write(lambda connection: ownership.leave(connection, self._worker))
-        self._owned.clear()  # coroutines that end after this have nothing to let go
+        self._owned.clear()  # a coroutine that ends later must not write any more
 
     # ---- visits ----
 
@@ -266,7 +269,7 @@ class Hosts:
         self._owned[host].reasons.add(source.url)
 
     def end_visit(self, source: Source) -> None:
-        """Note that a visit has ended."""
+        """End a visit."""
         visited = self._visits.pop(source.url, None)
         if visited is not None and not visited.is_lost:
             self.let_go(visited.host, source.url)
@@ -279,17 +282,19 @@ class Hosts:
         *,
         ends: bool,
     ) -> T:
-        """Write the result of a visit, and let its host go if it ``ends`` the last one there.
+        """Write the result of a visit by calling ``work``, and return what it returns.
 
-        ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
-        Raises HostLost, and writes nothing of it, if the host was lost meanwhile. Raises
-        RefusedValues if the database does not accept the result: then the visit goes on, and can be
-        committed with another result.
+        If the visit ``ends`` with it and was the last one at its host, the host is let go.
+        ``is_written`` returns whether ``work`` was committed; it is called if the answer to the
+        COMMIT was lost. Raises HostLost, and does not call ``work``, if the host was lost. Raises
+        RefusedValues if the database does not accept the result: then the visit goes on, and
+        another result can be committed.
         """
         visited = self._visits.get(source.url)
         if visited is None:  # a request of the project, at a host that is not owned any more
             return self._state.write(work, source.url)
-        host, owned = visited.host, self._owned.get(visited.host)
+        host = visited.host
+        owned = self._owned.get(visited.host)
         if owned is None or visited.is_lost:
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if ends:
@@ -307,66 +312,73 @@ class Hosts:
     def begin(
         self, request: Request, host: str, limits: RequestLimits, record: RequestRecord
     ) -> float | None:
-        """Begin an exchange: return 0 if the request may be sent, or the seconds to wait first.
+        """Begin an exchange, and return 0 if the request may be sent now.
 
-        None means that the host was lost. ``record`` is the request, which is logged.
+        Otherwise returns the seconds to wait first, or None if the host was lost. ``record`` is
+        the row of the request for the log.
         """
-        owned, visit = self._owned.get(host), _visit(request)
+        owned = self._owned.get(host)
+        visit = _visit(request)
         visited = self._visits.get(visit) if visit else None
         if owned is None or (visited is not None and visited.is_lost):
             return None
         moment = self._context.moment()
         visited_host = visited.host if visited else None
         begin = Begin(self._context, self._worker, host, owned, visited_host, limits, record)
-        status, found = self._state.write(begin, visit or request.url)
-        owned.end, owned.pending = None, []
+        status, snapshot = self._state.write(begin, visit or request.url)
+        owned.end = None
+        owned.pending = []
         if status == "lost":
             self._drop(host)
             return None
-        self._watch.see(found.now, moment)
-        owned.times = found.times
+        self._watch.see(snapshot.now, moment)
+        owned.times = snapshot.times
         if status == "wait":
-            _tell_clock(host, found)
-            return max(0.001, found.times.ready_at(limits.delay, limits.max_wait) - found.now)
+            _warn_clock_set_back(host, snapshot)
+            return max(0.001, snapshot.times.ready_at(limits.delay, limits.max_wait) - snapshot.now)
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(host, found.times, begin.logged)
+        self._in_flight[request] = _InFlight(host, snapshot.times, begin.logged)
         note(request, until=moment + limits.allowed)
         return 0.0
 
     def end(
         self, request: Request, host: str, exchange: Exchange, record: RequestRecord
     ) -> HostSnapshot:
-        """End an exchange, and return its host after it.
+        """End an exchange, and return the row of its host as it is then.
 
-        It is written with the next transaction of the host; at once if others must know it.
+        The row is written with the next transaction of the host, or at once if other workers must
+        know of the change.
         """
-        _, known, logged = self._in_flight.pop(request)
-        owned, now = self._owned.get(host), self._context.clock.now()
-        before = owned.times if owned else known
+        _, times_before, logged = self._in_flight.pop(request)
+        owned = self._owned.get(host)
+        now = self._context.clock.now()
+        before = owned.times if owned else times_before
         exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
         end = ExchangeEnd(
             self._context,
             host,
             self._worker,
-            known,
+            times_before,
             times,
             ended=self._context.moment(),
             record=replace(record, hold=times.last_hold.seconds),
             logged=logged,
         )
         subject = _visit(request) or request.url
-        if owned is None:  # it was lost meanwhile: caution is written
+        if owned is None:  # the host was lost: this only makes its waits longer
             self._state.write(end, subject)
             return HostSnapshot(times, now)
-        owned.times, owned.end, owned.is_busy = times, end, False
-        is_longer = times.delay > max(known.delay, self._context.options.min_interval)
-        if not exchange.is_plain_answer or is_longer or owned.is_needless:
+        owned.times = times
+        owned.end = end
+        owned.is_busy = False
+        is_longer = times.delay > max(times_before.delay, self._context.options.min_interval)
+        if not exchange.is_plain_answer or is_longer or owned.can_release:
             self._write_pending(host, subject)
         return HostSnapshot(times, now)
 
     def withdraw(self, request: Request, host: str) -> None:
-        """Take back a request that was never sent (decision 29); nothing of it is logged."""
+        """End the exchange of a request that was never sent: it leaves no trace in the log."""
         if request not in self._in_flight:
             return
         withdrawal = Withdrawal(host, self._worker, self._in_flight.pop(request).logged)
@@ -374,7 +386,8 @@ class Hosts:
         if owned is None:
             self._state.write(withdrawal)
             return
-        owned.end, owned.is_busy = withdrawal, False
+        owned.end = withdrawal
+        owned.is_busy = False
         self._write_pending(host)
 
     @property
@@ -388,11 +401,11 @@ class Hosts:
         return owned is not None and owned.is_busy
 
     def host_of(self, request: Request) -> str:
-        """Return the host of a request in flight, whatever was made of its URL since."""
+        """Return the host of a request in flight, also if its URL was changed since."""
         return self._in_flight[request].host
 
     def hold(self, host: str, hold: Hold) -> None:
-        """Put a host on hold, from now; a longer hold stays."""
+        """Put a host on hold from now on, unless it has a longer hold."""
         self._state.write(lambda connection: ownership.lengthen_waits(connection, host, hold=hold))
         if owned := self._owned.get(host):
             owned.times = owned.times.held(self._context.clock.now(), hold)
@@ -400,9 +413,10 @@ class Hosts:
     def write_with(
         self, host: str, write: Callable[[Connection], object], *, delay: float = 0.0
     ) -> None:
-        """Call ``write`` in the next transaction of a host; now if that is not owned.
+        """Call ``write`` in the next transaction of a host, or now if the host is not owned.
 
-        Its delay becomes ``delay`` at least, in seconds; a longer one than it has is written now.
+        ``delay`` is a minimum for the delay of the host in seconds. If that makes the delay longer,
+        both are written now.
         """
         owned = self._owned.get(host)
         if owned is None:
@@ -417,7 +431,7 @@ class Hosts:
     # ---- transactions ----
 
     def _write_pending(self, host: str, subject: str = "") -> None:
-        """Write the pending rows of a host, and let it go without a reason; it may be lost."""
+        """Write the pending rows of a host, which may be lost; let it go if no reason is left."""
         with suppress(HostLost):
             self._write(host, _no_rows, subject=subject)
 
@@ -428,15 +442,17 @@ class Hosts:
         is_written: Callable[[Connection], bool] = _is_never_written,
         subject: str = "",
     ) -> T:
-        """Write the pending rows of a host, then ``work``, and let it go without a reason.
+        """Write the pending rows of a host, then call ``work``; let it go if no reason is left.
 
-        Raises HostLost if it was lost. A message of a database that fails names the ``subject``.
+        Raises HostLost if the host was lost. ``subject`` is named in the error of a database that
+        fails.
         """
         owned = self._owned[host]
         write = OwnedHostWrite(host, owned, self._worker, work, is_written)
-        is_ours = self._state.write(write, subject)
-        owned.end, owned.pending = None, []
-        if not is_ours:
+        is_owned = self._state.write(write, subject)
+        owned.end = None
+        owned.pending = []
+        if not is_owned:
             self._drop(host)
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if write.lets_go:
@@ -444,9 +460,9 @@ class Hosts:
         return write.result
 
     def _drop(self, host: str) -> None:
-        """Forget a host that was lost, with its rows, and its robots.txt files.
+        """Forget a host that was lost, with its pending rows and its robots.txt files.
 
-        Its visits are over, even if it is taken again: another worker may have made them.
+        Its visits are over, even if it is taken again, because another worker may have made them.
         """
         self._owned.pop(host, None)
         for visited in self._visits.values():
@@ -458,19 +474,21 @@ class Hosts:
 
     def _beat(self) -> None:
         with suppress(StateUnavailable):
-            moment, worker = self._context.moment(), self._worker._replace(run=self._context.run)
+            moment = self._context.moment()
+            worker = self._worker._replace(run=self._context.run)
             beat = self._state.write(lambda connection: ownership.beat(connection, worker))
             self._watch.see(beat.now, moment)
-            self.workers, self._is_new = 1 + beat.other_workers, False
+            self.workers = 1 + beat.other_workers
+            self._is_new = False
 
 
-def _tell_clock(host: str, found: HostSnapshot) -> None:
-    if found.ahead:
-        seconds = format_seconds(found.ahead)
+def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:
+    if snapshot.ahead:
+        seconds = format_seconds(snapshot.ahead)
         logger.warning("the clock was set back: the times of %s were %s ahead", host, seconds)
 
 
 def _visit(reason: object) -> str | None:
-    """Return the URL of the source that a request is for, if any: it stands for the visit."""
+    """Return the URL of the source that a request is for, or None. It identifies the visit."""
     source = source_of(reason) if isinstance(reason, Request) else None
     return source.url if source else None

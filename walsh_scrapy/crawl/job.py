@@ -1,4 +1,4 @@
-"""The pending requests of a job (``JOBDIR``), on disk from the moment they are queued (decision 7).
+"""The pending requests of a job (``JOBDIR``), on disk from the moment when they are queued.
 
     queued -> handed out -> over: forgotten
                          -> deferred, or the process is killed: kept for the next start
@@ -55,8 +55,8 @@ class Redirects(NamedTuple):
     is_private: bool = False  #: the first host has an address that is not public
 
     @classmethod
-    def read(cls, text: str) -> Self:
-        """Read what ``json.dumps`` wrote."""
+    def from_json(cls, text: str) -> Self:
+        """Return the redirects that ``json.dumps`` wrote."""
         hops, not_before, is_private = json.loads(text)
         return cls(tuple(Hop(*hop) for hop in hops), not_before, is_private)
 
@@ -71,8 +71,8 @@ class _Known(NamedTuple):
 class Job:
     """The requests of one job that are not over yet. Raises sqlite3.Error if its file fails.
 
-    Redirects are kept in a file of our own, because anybody may write them into ``request.meta``
-    (decision 30).
+    Redirects are kept in a file of our own, because code of a project may write anything into
+    ``request.meta``.
     """
 
     def __init__(self, crawler: Crawler, folder: str, clock: Clock, network: Network) -> None:
@@ -96,14 +96,14 @@ class Job:
         self._lost: list[Request] = []  # deferred ones that cannot be written
         self._restored: set[bytes] = set()  # fingerprints of what the last start has left
 
-    def read(self) -> list[Request]:
+    def restore_requests(self) -> list[Request]:
         """Return the requests that the last start has left, in their order."""
         rows = self._file.execute("SELECT id, request, redirects, fingerprint FROM requests")
         known: dict[bytes, _Known | None] = {}
         restored: list[tuple[int, Request]] = []
         unreadable = 0
         for number, blob, text, fingerprint in rows.fetchall():
-            redirects = Redirects.read(text)
+            redirects = Redirects.from_json(text)
             if blob is None:
                 known[fingerprint] = _Known(number, redirects)
                 continue
@@ -202,7 +202,7 @@ class Job:
             self._delete(row)
 
     def hand_out(self, request: Request) -> None:
-        """Note that a request was handed out: it is kept until it is over."""
+        """Mark a request as handed out: it is kept until it is over."""
         if request in self._rows:
             self._handed_out.add(request)
 

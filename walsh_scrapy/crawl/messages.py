@@ -1,7 +1,7 @@
 """From Scrapy's requests to the bytes of HTTP, and from these to its responses.
 
-The headers that our middlewares guarantee are set again where a request is sent (decision 30).
-There a request is signed too, if the crawl has a key.
+The headers that our middlewares guarantee are set once more where a request is sent, because other
+middlewares may have changed them. There a request is signed too, if the crawl has a key.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def server_of(url: str) -> Endpoint:
             f"{url} cannot be requested: only http and https are, not {parts.scheme!r}"
         )
     try:
-        host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+        host = parts.hostname
+        port = parts.port or _PORTS[parts.scheme]
     except ValueError as error:
         raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
     if not host:
@@ -107,10 +108,11 @@ def message_of(
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return method, target and header fields of a request for a URL, as they are sent.
 
-    Host is that of the URL, whatever the request has. ``fixed`` are fields that are sent with these
-    values only (decision 30).
+    Host is the authority of the URL, whatever the request says. ``fixed`` are fields that are sent
+    with these values only.
     """
-    url, proxy = urlsplit(urldefrag(whole_url)[0]), endpoint.proxy
+    url = urlsplit(urldefrag(whole_url)[0])
+    proxy = endpoint.proxy
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     headers = request.headers.copy()
     authorization = None
@@ -134,7 +136,7 @@ class BodyReader:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         settings = crawler.settings
-        self._most = settings.getint("DOWNLOAD_MAXSIZE")
+        self._max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._warn = settings.getint("DOWNLOAD_WARNSIZE")
         self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
         self._shows_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
@@ -159,28 +161,30 @@ class BodyReader:
         headers = Headers(head.headers.raw_items())
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
-        body, flags = bytearray(), list[str]()
-        most: int = request.meta.get("download_maxsize", self._most)
+        body = bytearray()
+        flags: list[str] = []
+        max_bytes: int = request.meta.get("download_maxsize", self._max_bytes)
         size_warning = SizeWarning(request, self._warn)
         size_warning.see(expected or 0, "Expected to receive")
         if head.status_code < 400:
-            _check_size(expected or 0, most)
-        # What a listener makes of the headers of a document changes nothing, either.
+            _check_size(expected or 0, max_bytes)
+        # A listener must not be able to change the headers of a document.
         shown = headers if rank_of(request) is Rank.TARGET else headers.copy()
         stop = self._signal(signals.headers_received, request, headers=shown, body_length=expected)
         try:
             if stop is None:
-                stop = await self._collect(request, exchange, body, most, size_warning)
+                stop = await self._collect(request, exchange, body, max_bytes, size_warning)
                 if head.status_code < 400:
-                    _check_size(len(body), most)
+                    _check_size(len(body), max_bytes)
         except (DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError) as error:
-            del body[most or len(body) :]
+            del body[max_bytes or len(body) :]
             if head.status_code < 400 and not self._may_be_read(request, headers, body, error):
                 raise
             flags.append(DATA_LOSS)
         if stop is not None:
             flags.append("download_stopped")
-        url, content = urldefrag(url)[0], bytes(body)
+        url = urldefrag(url)[0]
+        content = bytes(body)
         response = responsetypes.from_args(headers=headers, url=url, body=content)(
             url,
             status=head.status_code,
@@ -210,19 +214,19 @@ class BodyReader:
         fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
         if isinstance(error, ResponseDataLossError) and not fails:
             return True
-        return may_be_complete(request, headers, bytes(body), self._most or sys.maxsize)
+        return may_be_complete(request, headers, bytes(body), self._max_bytes or sys.maxsize)
 
     async def _collect(
         self,
         request: Request,
         exchange: HttpExchange,
         body: bytearray,
-        most: int,
+        max_bytes: int,
         size_warning: SizeWarning,
     ) -> StopDownload | None:
         """Append the body to ``body``, until it is too large or is stopped.
 
-        A listener stops that of a page; a robots.txt is stopped after 500 KiB (decision 11).
+        A listener may stop a page. A robots.txt is stopped after 500 KiB (RFC 9309, 2.5).
         """
         is_robots = rank_of(request) is Rank.ROBOTS
         async for piece in exchange.body():
@@ -232,14 +236,14 @@ class BodyReader:
                 return stop
             if is_robots and len(body) > MAX_OCTETS:
                 return StopDownload(fail=False)
-            if most and len(body) > most:
+            if max_bytes and len(body) > max_bytes:
                 break
         return None
 
     def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
         """Send a signal; return the StopDownload of a listener, if one was raised.
 
-        No listener stops the download of robots.txt, the blocklist or its schema (decision 30).
+        No listener can stop the download of robots.txt, the blocklist or its schema.
         """
         results = self._crawler.signals.send_catch_log(
             signal,
@@ -262,25 +266,25 @@ class BodyReader:
 class SizeWarning:
     """The warning about a large body, once per response, in the words of Scrapy's handler.
 
-    ``least`` is ``DOWNLOAD_WARNSIZE``; 0 means no warning.
+    ``min_bytes`` is ``DOWNLOAD_WARNSIZE``; 0 means no warning.
     """
 
-    def __init__(self, request: Request, least: int) -> None:
+    def __init__(self, request: Request, min_bytes: int) -> None:
         self._request = request
-        self._least: int = request.meta.get("download_warnsize", least)
+        self._min_bytes: int = request.meta.get("download_warnsize", min_bytes)
 
     def see(self, size: int, verb: str) -> None:
         """Log the warning if a size is large; ``verb`` begins it."""
-        if not self._least or size <= self._least:
+        if not self._min_bytes or size <= self._min_bytes:
             return
         words = "%s %d bytes which is larger than download warn size (%d) in request %s."
-        logger.warning(words, verb, size, self._least, self._request)
-        self._least = 0
+        logger.warning(words, verb, size, self._min_bytes, self._request)
+        self._min_bytes = 0
 
 
-def _check_size(size: int, most: int) -> None:
-    if most and size > most:
-        raise DownloadCancelledError(f"more than {format_bytes(most)}")
+def _check_size(size: int, max_bytes: int) -> None:
+    if max_bytes and size > max_bytes:
+        raise DownloadCancelledError(f"more than {format_bytes(max_bytes)}")
 
 
 def host_field(netloc: str) -> str:
@@ -301,12 +305,13 @@ def _log_tls(url: str, stream: TlsStream) -> None:
     words = "SSL connection to %s using protocol %s, cipher %s"
     logger.debug(words, host, stream.version, stream.cipher)
     certificate = load_der_x509_certificate(stream.certificate)
-    issuer, subject = certificate.issuer, certificate.subject
+    issuer = certificate.issuer
+    subject = certificate.subject
     words = 'SSL connection certificate: issuer "%s", subject "%s"'
     logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
 
 
-#: Headers that would link visits to each other, or carry credentials (R1, decision 16).
+#: Headers that would link visits to each other, or carry credentials (R1).
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 
@@ -350,7 +355,7 @@ class LastHeaders:
 
 
 #: A PEM file of an Ed25519 key has 119 bytes; a larger file is something else.
-_MOST_BYTES: Final = 16_384
+_MAX_KEY_BYTES: Final = 16_384
 _NONCE_BYTES: Final = 32
 #: Without a signature, and over plain http, a request has none of these, whoever set them.
 _UNSIGNED: Final = {"Signature-Agent": None, "Signature-Input": None, "Signature": None}
@@ -405,7 +410,7 @@ def read_key(path: Path) -> PrivateKey:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            pem = file.read(_MOST_BYTES) if stat.S_ISREG(mode) else b""
+            pem = file.read(_MAX_KEY_BYTES) if stat.S_ISREG(mode) else b""
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         raise UnusableKey(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):

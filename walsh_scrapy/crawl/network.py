@@ -1,4 +1,4 @@
-"""The connections of a crawl: names, TLS sessions, and idle connections (decisions 26 to 28)."""
+"""The connections of a crawl: names, TLS sessions, and idle connections (decision 26)."""
 
 from __future__ import annotations
 
@@ -54,23 +54,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Shared by all serial crawls of this process, because R4 allows one connection in it.
+#: Shared by all serial crawls of this process, because R4 allows it one connection.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
-#: Connections that a crawl which is not serial keeps idle.
-_MOST_IDLE: Final = 32
+#: The maximum of idle connections of a crawl that is not serial.
+_MAX_IDLE_CONNECTIONS: Final = 32
 
 _OWN_HANDLER: Final = (
-    "DOWNLOAD_HANDLERS: %s serves %s, so walsh-scrapy no longer guarantees that there is one "
-    "connection at a time (decision 26), that the checked addresses are connected to "
-    "(decision 27), and that a request is sent once (decision 1). A browser also sends cookies and "
-    "a Referer (R1), and loads the parts of a page: at once (R4), and undeclared (R6). Switch that "
-    "off there"
+    "DOWNLOAD_HANDLERS: %s serves %s, so this add-on cannot guarantee that there is one connection "
+    "at a time, that it goes to an address that was checked, and that a request is sent once. A "
+    "browser also sends cookies and a Referer, and loads the parts of a page, all at once. Switch "
+    "that off there"
 )
 
 #: The attributes with which a subclass of Request could give another URL each time.
 _OF_URL: Final = ("url", "_url", "__getattribute__")
 
-#: Seconds for which lookups that are under way may still prove the network.
+#: Seconds to wait for other lookups, of which one may prove that the network works.
 SETTLING_SECONDS: Final = 1.0
 
 
@@ -111,7 +110,11 @@ class Network:
     @cached_property
     def idle(self) -> IdleConnections:
         """The connections that are kept alive; serial crawls have at most one together."""
-        return _SERIAL.get() if self._is_serial else IdleConnections(_MOST_IDLE, alone=False)
+        return (
+            _SERIAL.get()
+            if self._is_serial
+            else IdleConnections(_MAX_IDLE_CONNECTIONS, alone=False)
+        )
 
     def is_private(self, host: str) -> bool:
         """Return True if a connection was made to a host at an address that is not public."""
@@ -127,8 +130,8 @@ class Network:
         return await self._connections.find(server.host, server.port)
 
     def look_ahead(self, urls: Iterable[str]) -> None:
-        """Begin to look up the hosts of URLs that are requested soon (decision 27)."""
-        names = list[tuple[str, int]]()
+        """Begin to look up the hosts of URLs that are requested soon."""
+        names: list[tuple[str, int]] = []
         for url in urls:
             with suppress(
                 DownloadFailedError, UnsupportedURLSchemeError
@@ -145,18 +148,18 @@ class Network:
     def check_route(self, request: Request) -> Proxy | None:
         """Return the proxy of the environment that a request goes through, or None.
 
-        Raises Denied for a request that the gates cannot check: through a proxy that it names
-        itself, or to a URL that its class makes up (decision 30).
+        Raises Denied for a request that the gates cannot check, because it names a proxy itself, or
+        because its class may return another URL each time.
         """
         given = request.meta.get("proxy")
         if given and all(given != url for url, _ in self._proxies.values()):
             self._warn_of_proxy(request.url, str(given))
-            why = "it names a proxy, and only one of the environment is used"
-            raise self._denials.deny(request, "address", why)
+            reason = "it names a proxy, and only one of the environment is used"
+            raise self._denials.deny(request, "address", reason)
         kind = type(request)
         if any(getattr(kind, name) is not getattr(Request, name) for name in _OF_URL):
-            why = f"its class, {kind.__name__}, may give another URL each time"
-            raise self._denials.deny(request, "address", why)
+            reason = f"its class, {kind.__name__}, may give another URL each time"
+            raise self._denials.deny(request, "address", reason)
         # A redirect or a copy of `meta` may carry the proxy of another URL.
         if not given or not self.has_proxy_for(request.url):
             return None
@@ -177,9 +180,9 @@ class Network:
     async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
 
-        With ``public_only`` its address must be public (decision 16). Raises Unreachable or an
-        exception of Scrapy if the host gives no connection, MachineTrouble if this machine does
-        not, and the other exceptions of ``Connections.open``.
+        With ``public_only`` its address must be public. Raises Unreachable or an exception of
+        Scrapy if the host is the reason why there is no connection, MachineTrouble if this machine
+        is, and the other exceptions of ``Connections.open``.
         """
         stream = self.idle.take(endpoint)
         if stream is None:
@@ -190,7 +193,7 @@ class Network:
         return stream
 
     def check_answer(self, endpoint: Endpoint, url: str, response: Response) -> None:
-        """Check whether the answer of a proxy may be about this machine (decision 29).
+        """Check whether the answer of a proxy may be about this machine, not about the host.
 
         Over https a proxy answers CONNECT, and not the request. Raises MachineTrouble. One that
         wants other credentials ends the crawl. A refusal with Retry-After is always the host's.
@@ -203,9 +206,11 @@ class Network:
         if proves_network(response.status):
             self._record_proof()
         elif "Retry-After" not in response.headers:
-            why = f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
-            if self._fault_of(endpoint.host, "either", why) != "host":
-                raise ProxyTrouble(self._clock.now(), why)
+            reason = (
+                f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
+            )
+            if self._fault_of(endpoint.host, "either", reason) != "host":
+                raise ProxyTrouble(self._clock.now(), reason)
 
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
@@ -217,7 +222,7 @@ class Network:
             stream.close()
 
     def spider_idle(self) -> None:
-        """End a crawl in which no connection was possible, for whatever reason (decision 29)."""
+        """End a crawl in which no connection was possible."""
         if self._connectivity.is_offline:
             self._engine.machine_failed("no host could be reached: is this machine offline?")
 
@@ -230,23 +235,24 @@ class Network:
             raise self._failure(endpoint.host, error) from error
 
     def _failure(self, host: str, error: NotConnected) -> Exception:
-        """Return the exception of a failed connection for its request (decision 29)."""
+        """Return the exception with which a request fails that got no connection."""
         if self._fault_of(host, error.blame, str(error)) == "host":
             return error.failure
         return MachineTrouble(self._clock.now(), str(error))
 
-    def _fault_of(self, host: str, blame: Blame, why: str) -> Fault:
-        """Return whose failure it is; end the crawl if it is this machine's."""
+    def _fault_of(self, host: str, blame: Blame, reason: str) -> Fault:
+        """Return who is to blame for a failure; end the crawl if it is this machine."""
         is_doubtful = blame == "either" and not self._connectivity.is_decided
         was_proven = is_doubtful and self._was_proven_since_visit(host)
         fault = self._connectivity.record_failure(host, blame, was_proven=was_proven)
         if fault == "machine":
-            self._engine.machine_failed(why)
+            self._engine.machine_failed(reason)
         return fault
 
     def _was_proven_since_visit(self, host: str) -> bool:
         """Return True if another run proved the network since a source there was visited last."""
-        visit, run = self._last_visit(host), self._context.run
+        visit = self._last_visit(host)
+        run = self._context.run
         if visit is None or run is None:
             return False
         try:
@@ -290,14 +296,15 @@ def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
 
 def tls_of(settings: BaseSettings) -> Tls:
     """Return the TLS settings of connections. Raises BadSetting."""
-    least, most = settings["DOWNLOAD_TLS_MIN_VERSION"], settings["DOWNLOAD_TLS_MAX_VERSION"]
-    for name, version in (("MIN", least), ("MAX", most)):
+    min_version = settings["DOWNLOAD_TLS_MIN_VERSION"]
+    max_version = settings["DOWNLOAD_TLS_MAX_VERSION"]
+    for name, version in (("MIN", min_version), ("MAX", max_version)):
         if version not in (None, *VERSIONS):
             expected = f"one of {', '.join(VERSIONS)}"
             raise bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
     ciphers = settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT"
     try:
-        return Tls(least, most, ciphers)
+        return Tls(min_version, max_version, ciphers)
     except ssl.SSLError:
         expected = "a list of ciphers as OpenSSL has it"
         raise bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, expected) from None

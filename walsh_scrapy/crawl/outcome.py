@@ -208,7 +208,7 @@ class Outcomes:
     def _find_record(self, request: Request) -> SourceRecord:
         """Return the row of the source of a request, with the move that its page showed."""
         visit, source = visited(request)
-        record = self._visits.known(source) or SourceRecord(url=source.url, kind=source.kind)
+        record = self._visits.find_record(source) or SourceRecord(url=source.url, kind=source.kind)
         record = replace(record, kind=source.kind)
         return record.with_move(visit.page.move) if visit.page else record
 
@@ -304,7 +304,7 @@ class Outcomes:
         let go with its last visit.
         """
         _, source = visited(request)
-        previous = self._visits.known(source)
+        previous = self._visits.find_record(source)
         host = self._context.host(record.address)
         store = self._context.state.sources
         work = store.outcome_writer(previous, record, entries, llmstxt, host=host)

@@ -1,11 +1,11 @@
-"""Our scheduler's queue: turns of hosts, and the preparation of requests (decision 25).
+"""The queue of our scheduler: requests wait here until their host is ready.
 
-    push -> its host becomes ready -> a document is missing: a coroutine prepares it
-                                   -> all is known: it is handed out, and the gates decide
+    push -> the host becomes ready -> robots.txt or the blocklist is missing: a coroutine fetches it
+                                   -> nothing is missing: the request is handed out to the gates
 
-A `Fetcher` that needs robots.txt or the blocklist waits here for a turn of the host, and sends its
-requests itself. Requests that do not come from our scheduler, such as those of
-``engine.download_async``, wait in PacingMiddleware.
+Only the queue waits, so that a host that must wait never blocks another one. A `Fetcher` waits here
+for a turn of its host too, and then sends its request itself. A request that did not come from our
+scheduler, for example one made by ``engine.download_async``, waits in PacingMiddleware.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.state.ownership import PermissionStatus
 
-#: Ready hosts with which no further start request of a spider is needed.
-ENOUGH: Final = 2000
-#: The order in which middlewares prepare a request: pacing takes its host before robots.txt is
-#: fetched from there.
+#: Start requests of the spider are taken until this number of hosts is ready.
+MAX_READY_HOSTS: Final = 2000
+#: The order in which middlewares prepare a request: pacing must own the host before robots.txt is
+#: fetched from it.
 _ORDER: Final = (
     Gate.ADDRESS,
     Gate.BLOCKLIST,
@@ -50,15 +50,15 @@ _ORDER: Final = (
 )
 
 
-class Preparation:
-    """The facts that a middleware needs before it can decide on a request: by default none."""
+class RequestPreparer:
+    """Mix-in for a middleware that may have to fetch something before it can decide."""
 
     def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - for gates that fetch
-        """Return True if nothing must be fetched for a request."""
+        """Return True if the middleware can decide on a request now."""
         return True
 
     async def prepare(self, request: Request) -> None:
-        """Fetch the missing documents. Raises IgnoreRequest for a request that will not be sent."""
+        """Fetch what is missing. Raises IgnoreRequest for a request that will be denied."""
 
 
 @dataclass(eq=False, slots=True)
@@ -66,17 +66,19 @@ class Turn:
     """A request that waits in the queue, or was handed out."""
 
     request: Request
-    granted: asyncio.Future[None] | None = None  #: of a coroutine that sends the request itself
-    is_prepared: bool = False  #: once per turn: then the gates decide
-    is_over: bool = False  #: of a coroutine
-    times_back: int = 0  #: the number of times that PacingMiddleware sent it back
+    #: Done when the turn comes; None for a request that the engine sends.
+    granted: asyncio.Future[None] | None = None
+    is_prepared: bool = False  #: prepared once, it goes to the gates whatever is missing
+    is_over: bool = False  #: a fetch has used its turn
+    times_sent_back: int = 0  #: how often PacingMiddleware has sent it back
 
 
 class Queue:
-    """Hands out only requests whose host is ready, and sleeps until the next one may.
+    """Hands out only requests whose host is ready, and wakes the engine when the next one is.
 
-    ``delays`` are those of hosts that are known, in seconds. In a crawl with another scheduler
-    nothing waits here, because that does not call ``open``.
+    ``delays`` has the known delay of each host in seconds. ``max_concurrent`` is the number of
+    requests that may be sent at once; 0 means no limit. In a crawl with another scheduler nothing
+    waits here, because that scheduler never calls ``open``.
     """
 
     def __init__(
@@ -85,35 +87,35 @@ class Queue:
         engine: Engine,
         hosts: Hosts,
         delays: Mapping[str, float],
-        most: int,
+        max_concurrent: int,
     ) -> None:
         self._context = context
         self._engine = engine
         self._hosts = hosts
-        self._most = most if most > 0 else math.inf  # requests at once
+        self._max_concurrent = max_concurrent if max_concurrent > 0 else math.inf
         self._is_open = False
         #: The requests that wait, by host.
         self.frontier: Frontier[Turn] = Frontier(
             delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
-        # Redirected requests that wait for longer than their host, by the end of that wait.
+        # Redirected requests whose redirect asked for a wait (Retry-After), by its end.
         self._redirected: list[tuple[float, int, Turn]] = []
         self._order = count()
-        self._gates: dict[Gate, Preparation] = {}
+        self._gates: dict[Gate, RequestPreparer] = {}
         self._room = asyncio.Event()
-        self._out: dict[str, Turn] = {}  # by host; one of each at most
-        self._asking: set[Turn] = set()  # of coroutines, in the line of their hosts
+        self._handed_out: dict[str, Turn] = {}  # by host, which has one at a time
+        self._fetch_turns: set[Turn] = set()  # the turns that a fetch waits for
         self._timer: CallLaterResult | None = None
 
     def open(self) -> None:
         """Begin to work for our scheduler."""
         self._is_open = True
 
-    def prepare_by(self, gate: Gate, preparation: Preparation) -> None:
-        """Let a middleware that is in force prepare requests."""
+    def register_preparer(self, gate: Gate, preparation: RequestPreparer) -> None:
+        """Let an active middleware prepare requests."""
         self._gates[gate] = preparation
 
-    def close(self) -> None:
+    def stop_timer(self) -> None:
         """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
@@ -121,26 +123,29 @@ class Queue:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait, ready or not, except for those of coroutines."""
-        return len(self.frontier) - len(self._asking) + len(self._redirected)
+        """The number of requests that wait, ready or not. Fetches of documents do not count."""
+        return len(self.frontier) - len(self._fetch_turns) + len(self._redirected)
 
     def push(self, request: Request) -> None:
-        """Keep a request until its host is ready; one that was handed out comes back first."""
+        """Queue a request until its host is ready.
+
+        A request that was handed out and comes back goes first.
+        """
         turn = self.turn_of(request)
         if turn is None:
             self._push_new(Turn(request))
             return
         host = self._context.host(request.url)
-        del self._out[host]  # its host stays owned
+        del self._handed_out[host]  # its host stays owned
         turn.is_prepared = False
         self._push(turn, is_back=True)
         self.frontier.free(host)
 
     def pop(self) -> Request | None:
-        """Return a request whose host is ready; None if there is none.
+        """Remove and return a request whose host is ready; None if there is none.
 
-        A request that is not prepared goes back, and a coroutine prepares it. Its preparation
-        begins in a moment, so no other host goes first.
+        If the next request is not prepared, it stays in the queue, and a coroutine prepares it.
+        Then None is returned, so that no other host is requested before the preparation begins.
         """
         self._free_hosts()
         now = self._context.clock.monotonic()
@@ -161,7 +166,7 @@ class Queue:
             if turn.granted is not None:
                 self._grant(host, turn)
             elif turn.is_prepared or self._is_ready(turn.request):
-                self._out[host] = turn
+                self._handed_out[host] = turn
                 self._hosts.keep(host, turn.request)
                 return turn.request
             else:
@@ -170,43 +175,43 @@ class Queue:
         return None
 
     def turn_of(self, request: Request) -> Turn | None:
-        """Return the turn in which a request is out, if it may come back."""
-        turn = self._out.get(self._context.host(request.url))
+        """Return the turn of a request that was handed out, or None."""
+        turn = self._handed_out.get(self._context.host(request.url))
         return turn if turn is not None and turn.request is request else None
 
-    def sent(self, request: Request) -> None:
-        """Note that a target is sent: the links of its host will be known soon, and its work."""
+    def mark_explored(self, request: Request) -> None:
+        """Mark the host of a target as explored: its links will be known soon."""
         if rank_of(request) is Rank.TARGET:
             self.frontier.explored(self._context.host(request.url))
 
     def send_back(self, turn: Turn, seconds: float) -> Request:
-        """Return the request that pacing sends back; its host is ready in ``seconds``.
+        """Return a request to the scheduler; its host is ready in ``seconds``.
 
-        Raises NotYet for the request of a coroutine, which takes another turn.
+        Raises NotYet for the request of a fetch, which takes another turn by itself.
         """
         self.delay(self._context.host(turn.request.url), seconds)
         if turn.granted is not None:
             raise NotYet
-        turn.times_back += 1
+        turn.times_sent_back += 1
         return turn.request
 
     @property
     def in_flight(self) -> list[str]:
         """The hosts with a request in flight."""
-        return [host for host, turn in self._out.items() if self._is_out(turn)]
+        return [host for host, turn in self._handed_out.items() if self._is_out(turn)]
 
     def remaining(self, targets: int) -> float:
-        """Return the least seconds that the crawl still takes, for ``targets`` that are not done.
+        """Return the minimum seconds that the crawl still takes for a number of ``targets``.
 
-        Those that are not here yet are known by their number only.
+        Targets that are not queued yet are only counted.
         """
         others = max(0, targets - self.waiting)
         return self.frontier.remaining(self._context.clock.monotonic(), others)
 
     def upcoming(self, count: int) -> list[Request]:
-        """Return about the next ``count`` requests to be handed out, one of each host.
+        """Return roughly the next ``count`` requests to be handed out, one for each host.
 
-        They stay here, and their order is rough. A gate may deny some of them.
+        They stay in the queue. A gate may deny some of them.
         """
         return [turn.request for turn in self.frontier.upcoming(count)]
 
@@ -217,11 +222,12 @@ class Queue:
         delay: float | None = None,
         latency: float | None = None,
     ) -> None:
-        """Send a host no request for ``seconds``; ``delay`` is its delay in force, in seconds.
+        """Hand out no request to a host for ``seconds``.
 
-        ``latency`` is given after an exchange: the seconds that it took. A wait longer than
-        ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed out at once, and
-        PacingMiddleware defers each (decision 7).
+        ``delay`` is the current delay of the host in seconds, ``latency`` the seconds that an
+        exchange with it has just taken. After a wait longer than ``WALSH_MAX_WAIT`` the host's
+        requests are handed out at once instead, and PacingMiddleware defers each to a later run
+        (decision 7).
         """
         if not self._is_open:
             return
@@ -232,15 +238,15 @@ class Queue:
         self.frontier.wait(host, now + (seconds if is_waited_for else 0.0), delay)
 
     async def wait_for_room(self) -> None:
-        """Wait until few hosts are ready, so that a start request of the spider is needed."""
+        """Wait until fewer than ``MAX_READY_HOSTS`` hosts are ready."""
         await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
-        while self.frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
+        while self.frontier.ready_hosts(self._context.clock.monotonic()) >= MAX_READY_HOSTS:
             await self.wait_for_change()
 
     async def next_short(self, *, or_room: bool) -> str | None:
-        """Return a host that is to get more of its backlog, as soon as there is one.
+        """Return a host with few remaining requests and a backlog, as soon as there is one.
 
-        With ``or_room`` None is returned if there is none, but further hosts may come.
+        With ``or_room`` None is returned as soon as the crawl may take a further host instead.
         """
         await asyncio.sleep(0)
         while True:
@@ -251,14 +257,14 @@ class Queue:
             await self.wait_for_change()
 
     async def wait_for_change(self) -> None:
-        """Wait until a request was handed out."""
+        """Wait until a request is handed out."""
         self._room.clear()
         await self._room.wait()
 
     def own(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
     ) -> PermissionStatus:
-        """Own a host, and from then on know its wait; see ``Hosts.take``."""
+        """Own a host, and hold its requests back until it is ready; see ``Hosts.take``."""
         is_new = not self._hosts.has(host)
         taken = self._hosts.take(host, reason, read)
         if is_new and taken == "ready":
@@ -266,31 +272,31 @@ class Queue:
         return taken
 
     async def take_turn(self, turn: Turn) -> None:
-        """Wait for the turn of a coroutine that sends its request itself."""
+        """Wait for the turn of a fetch. Returns at once in a crawl with another scheduler."""
         if turn.granted is None or not self._is_open:
             return
         self._push(turn)
-        self._asking.add(turn)
+        self._fetch_turns.add(turn)
         self._engine.take_requests()
         await turn.granted
 
-    def grant_all(self) -> None:
-        """Give all coroutines that wait their turns: a gate waits for one of them."""
-        for turn in self._asking:
+    def grant_all_turns(self) -> None:
+        """Give each waiting fetch its turn now: a gate waits for one of them."""
+        for turn in self._fetch_turns:
             if turn.granted is not None and not turn.granted.done():
                 turn.granted.set_result(None)
 
     async def prepare(self, request: Request) -> None:
-        """Prepare a request, gate by gate, in the order in which they decide."""
+        """Prepare a request for its gates, one after the other."""
         for place in _ORDER:
             gate = self._gates.get(place)
             if gate is not None:
                 await gate.prepare(request)
 
     def _push_new(self, turn: Turn) -> None:
-        """Queue a request; after a redirect with Retry-After not before the end of its wait.
+        """Queue a request, if necessary after the wait that its redirect asked for.
 
-        One whose wait is too long is handed out, and AddressMiddleware defers it.
+        A request whose wait is too long is handed out, and AddressMiddleware defers it.
         """
         not_before = ticket_of(turn.request).not_before
         wait = not_before - self._context.clock.monotonic()
@@ -312,19 +318,19 @@ class Queue:
         self.frontier.push(host, turn, rank_of(request), request.priority, is_back=is_back)
 
     def _grant(self, host: str, turn: Turn) -> None:
-        """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""
-        self._asking.discard(turn)
+        """Give a fetch its turn, unless it has gone on without a turn or was cancelled."""
+        self._fetch_turns.discard(turn)
         if turn.granted is None or turn.granted.done():
             self.frontier.free(host)
         else:
-            self._out[host] = turn
+            self._handed_out[host] = turn
             turn.granted.set_result(None)
 
     def _is_ready(self, request: Request) -> bool:
         return all(gate.is_ready(request) for gate in self._gates.values())
 
     def _begin_preparing(self, host: str, turn: Turn) -> None:
-        """Put a request back, and prepare it; its host hands out no target meanwhile."""
+        """Put a request back, and prepare it; until then its host hands out no target."""
         self._push(turn, is_back=True)
         self.frontier.free(host)
         self.frontier.restrict(Rank.OPERATOR, host)
@@ -344,14 +350,15 @@ class Queue:
 
     @property
     def _is_full(self) -> bool:
-        """Whether as many requests are out as may be: the engine does not know granted turns."""
-        sending = [turn for turn in self._out.values() if turn.granted and not turn.is_over]
+        """Whether no further request may be sent: the engine does not count granted turns."""
+        sending = [turn for turn in self._handed_out.values() if turn.granted and not turn.is_over]
         granted = sum(not self._engine.is_active(turn.request) for turn in sending)
-        return granted > 0 and granted + self._engine.active_count >= self._most
+        return granted > 0 and granted + self._engine.active_count >= self._max_concurrent
 
     @property
     def _has_room(self) -> bool:
-        return self.frontier.ready_hosts(self._context.clock.monotonic()) < self._hosts.enough
+        ready = self.frontier.ready_hosts(self._context.clock.monotonic())
+        return ready < self._hosts.max_ready_hosts
 
     def _is_out(self, turn: Turn) -> bool:
         if turn.granted is not None:
@@ -364,14 +371,14 @@ class Queue:
         The engine takes a request after each end. Scrapy has no signal for every end: there is none
         for a request that a middleware denied.
         """
-        for host, turn in list(self._out.items()):
+        for host, turn in list(self._handed_out.items()):
             if not self._is_out(turn):
-                del self._out[host]
+                del self._handed_out[host]
                 self.frontier.free(host)
                 if turn.granted is None:
                     self._hosts.let_go(host, turn.request)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
-        self.close()
+        self.stop_timer()
         if moment is not None:
             self._timer = call_later(max(0.0, moment - now), self._engine.take_requests)

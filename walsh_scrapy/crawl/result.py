@@ -54,7 +54,7 @@ class Result:
         """The validators of a complete response; None if there is none."""
         if self.response is None or not self.is_complete:
             return None
-        return Validators.of(self.response)
+        return Validators.from_response(self.response)
 
 
 def result_of(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RobotsParser(RobotParser):
-    """Answers by one robots.txt: for this bot by the rules in force, for another by its group.
+    """Answers by one robots.txt: for this bot by the rules that it obeys, for another by its group.
 
     ``token`` is ``WALSH_UA_TOKEN``. A user agent that contains it is this bot, in whatever case.
     """

@@ -1,4 +1,4 @@
-"""The robots.txt in force of each origin, and how it is fetched (R2; decisions 7, 12 and 25)."""
+"""The robots.txt of each origin: which copy is obeyed, and how it is fetched (R2, decision 12)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
@@ -69,15 +69,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
-#: sends it slowly delays all hosts. Waits between the tries are not counted.
-LONGEST_FETCH = 30.0
-#: The same if it did not come in the last run: then its target waits as long, and may take 20 s
-#: (decision 46).
-LONGEST_FETCH_AGAIN = 7.0
-#: Seconds: for less than that no further try is made.
-SHORTEST_TRY = 1.0
-#: Flags of a response that did not come as a whole: its validators are not kept (decision 17).
+#: Seconds on the wire for one robots.txt in a run, with its redirects and retries, because a server
+#: that sends it slowly delays all hosts. Waits between the attempts do not count.
+MAX_FETCH_SECONDS = 30.0
+#: The same if it did not come in the last run, because the target may be as slow, and may take 20 s
+#: more.
+MAX_REFETCH_SECONDS = 7.0
+#: No further attempt is made in less than these seconds.
+MIN_TRY_SECONDS = 1.0
+#: Flags of an incomplete response. Its validators are not stored, or a 304 would confirm a part.
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
 
@@ -87,8 +87,8 @@ class RobotsOutcome(NamedTuple):
     url: str  #: that was requested last
     result: AccessResult
     response: Response | None = None  #: the last one; None if the host did not answer
-    is_dead: bool = False  #: the host could not be reached (decision 28)
-    is_slow: bool = False  #: too few bytes came (decision 46)
+    is_dead: bool = False  #: the host could not be reached
+    is_slow: bool = False  #: too few bytes came in a second
 
 
 class RobotsCache:
@@ -106,16 +106,17 @@ class RobotsCache:
     def find(self, origin: str, url: str) -> RobotsFile | None:
         """Return the file of an origin for the request of a URL, or None if it must be fetched.
 
-        Beyond its lifetime a copy counts only while its host got no other request: in the run that
-        fetched it, and for a request that it allows and makes wait longer than ``WALSH_MAX_WAIT``
-        (decision 7).
+        An expired copy is used only if its host got no other request since: in the run that fetched
+        it, and for a request that it allows but makes wait longer than ``WALSH_MAX_WAIT``.
+        Otherwise a host with a very long Crawl-delay would get requests for robots.txt only.
         """
         file = self._files.get(origin)
         if file is None or not self._is_fresh(file):
             file = self._newest(origin)
         if file is None or self._is_fresh(file):
             return file
-        copy, options = file.copy, self._context.options
+        copy = file.copy
+        options = self._context.options
         longest = (
             MAX_UNUSED_IN_RUN_SECONDS if copy.requested_at >= self._context.started_at else 0.0
         )
@@ -134,22 +135,24 @@ class RobotsCache:
         return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
 
     def _newest(self, origin: str) -> RobotsFile | None:
-        """Return the file as the state has it, however old; an unwritten one is newer."""
-        copies, file = self._hosts.copies(self._context.host(origin)), self._files.get(origin)
+        """Return the newest file, however old: from the state, or from memory if it is pending."""
+        copies = self._hosts.copies(self._context.host(origin))
+        file = self._files.get(origin)
         if origin not in copies:
             copies[origin] = self._store.find(origin)
         copy = copies[origin]
         if copy is None or (file is not None and file.copy.requested_at >= copy.requested_at):
             return file
-        return self._read(origin, copy)
+        return self._parse_copy(origin, copy)
 
     def delay(self, origin: str) -> float:
         """Return the delay in the last known file, in seconds, however old it is."""
         file = self._files.get(origin) or self._newest(origin)
         return file.interval(self._context.clock.now()) if file else 0.0
 
-    def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
-        options, now = self._context.options, self._context.clock.now()
+    def _parse_copy(self, origin: str, copy: RobotsCopy) -> RobotsFile:
+        options = self._context.options
+        now = self._context.clock.now()
         file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
         if file.is_unusable:
             logger.info("%s/robots.txt has no line that can be used", origin)
@@ -159,10 +162,10 @@ class RobotsCache:
         return file
 
 
-class Robots(RobotsCache, Preparation):
+class Robots(RobotsCache, RequestPreparer):
     """Fetches each robots.txt once, before the first request that needs it.
 
-    An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
+    An origin has ``MAX_FETCH_SECONDS`` on the wire to answer.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class Robots(RobotsCache, Preparation):
         self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
-        """Return True if the file of a request is known, or will not be."""
+        """Return True if the file of a request is known, or cannot be fetched."""
         origin = origin_for(request)
         return (
             is_robots(request)
@@ -201,10 +204,10 @@ class Robots(RobotsCache, Preparation):
         )
 
     async def prepare(self, request: Request) -> None:
-        """Fetch the file of a request, unless it is known or will not be."""
+        """Fetch the file of a request, unless it is known or cannot be fetched."""
         origin = origin_for(request)
         if not self.is_ready(request):
-            await self._fetcher.once(origin, lambda: self._fetch(origin, request))
+            await self._fetcher.fetch_once(origin, lambda: self._fetch(origin, request))
 
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
@@ -217,7 +220,7 @@ class Robots(RobotsCache, Preparation):
         while (file := self.find(origin, request.url)) is None:
             if (error := self._refusal(origin)) is not None:
                 raise error
-            with self._fetcher.in_gate():
+            with self._fetcher.gate_waits():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
         if file.is_deferred:
@@ -250,13 +253,13 @@ class Robots(RobotsCache, Preparation):
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
         """Return why an origin's file is not fetched, or None.
 
-        A deferral may end during the run; then the file may be fetched (decision 7).
+        A deferral may end during the run. Then the file may be fetched.
         """
         error, until = self._refusals.get(origin, (None, 0.0))
         return error if self._context.clock.now() < until else None
 
     async def _fetch(self, origin: str, needed_by: Request) -> None:
-        """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
+        """Fetch an origin's file, unless another worker has fetched it, and keep the outcome."""
         url = robots_url(needed_by.url)
         if url.partition(":")[0] not in SCHEMES:
             self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
@@ -282,7 +285,7 @@ class Robots(RobotsCache, Preparation):
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
-            # If the state failed, the deferral ends now; even so nothing is fetched at once.
+            # If the state failed, the deferral is over already; the next attempt waits anyway.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
             self._refusals[origin] = error, until
         except Denied as error:  # by a gate that the target would not pass either
@@ -305,7 +308,9 @@ class Robots(RobotsCache, Preparation):
 
         Raises Denied, RequestDeferred and NotDelivered, which do not come from the host.
         """
-        hops, answer, not_before = tuple[Hop, ...](), None, 0.0
+        hops: tuple[Hop, ...] = ()
+        answer = None
+        not_before = 0.0
         while True:
             request = _request(url)
             note(
@@ -314,11 +319,13 @@ class Robots(RobotsCache, Preparation):
                 not_before=not_before,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
-                validators=Validators.kept(known) if known and known.body is not None else None,
+                validators=Validators.from_record(known)
+                if known and known.body is not None
+                else None,
             )
             is_first = known is None or known.failing_since is None
-            most = LONGEST_FETCH if is_first else LONGEST_FETCH_AGAIN
-            limited = partial(self._limited, origin, most)
+            max_seconds = MAX_FETCH_SECONDS if is_first else MAX_REFETCH_SECONDS
+            limited = partial(self._limited, origin, max_seconds)
             try:
                 answer = await self._fetcher.send(request, Rank.ROBOTS, limited)
             except NotModified as error:
@@ -331,7 +338,8 @@ class Robots(RobotsCache, Preparation):
                     raise
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-                is_dead, is_slow = isinstance(error, Unreachable), isinstance(error, TooSlow)
+                is_dead = isinstance(error, Unreachable)
+                is_slow = isinstance(error, TooSlow)
                 return RobotsOutcome(url, "unreachable", is_dead=is_dead, is_slow=is_slow)
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
@@ -340,36 +348,40 @@ class Robots(RobotsCache, Preparation):
                 return RobotsOutcome(url, result, answer)
             if target is None:  # its Location is not a URL
                 return RobotsOutcome(url, "meaningless", answer)
-            url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
+            url = target
+            hops = (*hops, Hop(request_of(answer).url, answer.status))
             not_before = ticket_of(request_of(answer)).not_before
 
     @contextmanager
-    def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
-        """Give a try the remaining seconds, and count those that it takes.
+    def _limited(self, origin: str, max_seconds: float, request: Request) -> Iterator[None]:
+        """Limit an attempt to the remaining seconds, and count the seconds that it takes.
 
-        Raises HasCome if another crawl on the state has fetched the file since: only a worker that
-        beats keeps others from its host between requests.
+        Raises HasCome if another crawl on the state has fetched the file since. That can happen
+        because only a crawl of sources keeps others away from its host between requests.
         """
         if not self._hosts.is_beating:
             copy = self._store.find(origin)
             if copy is not None and copy.failing_since is None and self._is_usable(copy):
                 self._hosts.copies(self._context.host(origin))[origin] = copy
                 raise HasCome
-        left = most - self._spent[origin]
-        if left < SHORTEST_TRY:
+        remaining = max_seconds - self._spent[origin]
+        if remaining < MIN_TRY_SECONDS:
             raise _TooLong
-        request.meta["download_timeout"] = min(left, self._timeout)
+        request.meta["download_timeout"] = min(remaining, self._timeout)
         try:
             yield
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
     def _defer_late(self, origin: str, outcome: RobotsOutcome, known: RobotsCopy | None) -> None:
-        """Defer a host in whose time the file did not come; decision 12 decides in later runs."""
+        """Defer a host whose file did not come in time, for this run only.
+
+        In later runs ``WALSH_ROBOTS_UNREACHABLE`` decides, as for any file that is unreachable.
+        """
         if known is not None and known.failing_since is not None:
             return
-        if outcome.is_slow or self._spent.get(origin, 0.0) > LONGEST_FETCH - SHORTEST_TRY:
-            seconds = f"did not come in {LONGEST_FETCH:g} s"
+        if outcome.is_slow or self._spent.get(origin, 0.0) > MAX_FETCH_SECONDS - MIN_TRY_SECONDS:
+            seconds = f"did not come in {MAX_FETCH_SECONDS:g} s"
             reason = f"its robots.txt {'came too slowly' if outcome.is_slow else seconds}"
             host = self._context.host(origin)
             self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
@@ -377,7 +389,7 @@ class Robots(RobotsCache, Preparation):
             self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
 
     def _adopt(self, origin: str, copy: RobotsCopy) -> None:
-        """Keep the copy that another crawl of this process fetched, unless ours is as new."""
+        """Use the copy that another crawl of this process fetched, unless ours is as new."""
         known = self._newest(origin)
         if known is None or known.copy.requested_at < copy.requested_at:
             self._put(origin, copy, self._context.host(origin))
@@ -385,13 +397,13 @@ class Robots(RobotsCache, Preparation):
     def _put(
         self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
     ) -> RobotsFile:
-        """Obey a copy from now on, and give its host the delay in it unless ``has_delay`` is False.
+        """Obey a copy from now on, and its Crawl-delay unless ``has_delay`` is False.
 
-        It is written with the next transaction of ``requested``, the host that was asked last.
+        The copy is written with the next transaction of ``requested``, the host that answered.
         """
         host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
-        file = self._read(origin, copy)
+        file = self._parse_copy(origin, copy)
         delay = file.interval(self._context.clock.now())
         write = _CopyWrite(self._store, origin, copy, host, self._context.run)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
@@ -406,8 +418,10 @@ class Robots(RobotsCache, Preparation):
         """Keep an outcome, and give the host the delay in its file."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         self._stats.inc_value("robotstxt/request_count")
-        now, host = self._context.clock.now(), self._context.host(origin)
-        response, requested = answer.response, self._context.host(answer.url)
+        now = self._context.clock.now()
+        host = self._context.host(origin)
+        response = answer.response
+        requested = self._context.host(answer.url)
         status, body = (None, b"") if response is None else (response.status, response.body)
         if status is not None:
             self._stats.inc_value("robotstxt/response_count")
@@ -415,8 +429,8 @@ class Robots(RobotsCache, Preparation):
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
-            given = Validators.of(response)
-            copy = copy.with_validators(given.url, given.etag, given.last_modified)
+            validators = Validators.from_response(response)
+            copy = copy.with_validators(validators.url, validators.etag, validators.last_modified)
         if copy.failing_since is None:
             ROBOTS.keep((self._context.options.user_agent, origin), copy)
         # A redirect to another host's robots.txt has read that host's delay.
@@ -428,7 +442,7 @@ class Robots(RobotsCache, Preparation):
             self._report(origin, file, is_dead=answer.is_dead)
         elif answer.result == "meaningless" and file.copy.body:
             logger.warning(
-                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+                "%s/robots.txt gave no meaningful answer (%s); the last good copy is still obeyed",
                 origin,
                 file.copy.status,
             )
@@ -436,7 +450,7 @@ class Robots(RobotsCache, Preparation):
 
 @dataclass(frozen=True, slots=True)
 class _CopyWrite:
-    """A copy that the next transaction of the requested host writes."""
+    """The write of a copy, in the next transaction of the requested host."""
 
     store: RobotsStore
     origin: str
@@ -450,7 +464,7 @@ class _CopyWrite:
 
 
 class _TooLong(IgnoreRequest):
-    """A robots.txt did not come within ``LONGEST_FETCH``."""
+    """A robots.txt did not come within ``MAX_FETCH_SECONDS``."""
 
 
 def is_robots(request: Request) -> bool:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The words that Scrapy uses for the end of a run that could not go on (decision 29).
+#: The reason with which Scrapy ends a run that could not go on.
 EarlyEnd: TypeAlias = Literal[
     "export_failed",
     "gate_failed",
@@ -97,28 +97,28 @@ class Engine:
             self._crawler.spider = None
 
     def machine_failed(self, what: str) -> None:
-        """End the crawl because this machine cannot make connections (decision 29).
+        """End the crawl because this machine cannot make connections.
 
-        ``what`` is a clause for the log, for example "too many files are open". The request at hand
+        ``what`` is a clause for the log, for example "too many files are open". The current request
         ends with ``MachineTrouble``.
         """
         self.end("machine_trouble", f"{what}; the run ends, and due sources stay due")
 
     def code_failed(self, error: BaseException) -> None:
-        """Log an exception in our code, and end the crawl (decision 29)."""
+        """Log an exception in the code of this add-on, and end the crawl."""
         if not self.ended_early:
             logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
         self.end("gate_failed")
 
     def start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Run a coroutine of ours; an error in it ends the crawl, which otherwise cancels it."""
+        """Run a coroutine of this add-on. An error in it ends the crawl; the end cancels it."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """End the crawl if a coroutine failed: that is our fault (decision 29)."""
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """End the crawl if a coroutine failed: that is a bug of this add-on."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, IgnoreRequest):
@@ -132,8 +132,8 @@ class Engine:
     def guard(self, failed: Callable[[Exception], Exception], watcher: Watcher) -> None:
         """Raise the result of ``failed`` in place of an unintended exception of our middlewares.
 
-        Else it would count as that of a host, or of a project's middleware (decision 29).
-        ``watcher`` sees what goes on there and at the download handlers.
+        Otherwise a bug of this add-on would look like a failure of a host (decision 29).
+        ``watcher`` is called at each of our middlewares, and at the download handlers.
         """
         # Scrapy has no signal for an exception of a middleware, nor for a response that a download
         # handler returned: other middlewares may replace both before ours see them. So these
@@ -266,7 +266,7 @@ class ScrapyQueue:
     scheduler. A job must be able to go on with the add-on and without it.
     """
 
-    #: The names of the queues of each priority; those of start requests have an s.
+    #: The names of the queues of each priority; the queues of start requests have an s.
     _NAME: Final = re.compile(r"-?[0-9]+s?")
 
     def __init__(self, crawler: Crawler, job: str) -> None:

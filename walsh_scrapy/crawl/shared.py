@@ -2,8 +2,8 @@
 
 The serial crawls of a process share the counts of R4, and so they share an event loop. All share
 robots.txt and the blocklist, whatever state each of them has (R2, R3): the first crawl that needs a
-document fetches it, and others wait for that. Each writes the copy into its own state, so that its
-record names what was in force.
+document fetches it, and the others wait. Each writes the copy into its own state, so that its
+request log names the copy that it obeyed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def enter(crawl: object) -> None:
     except RuntimeError:
         return
     with _lock:
-        if any(each is not loop and each.is_running() for each in _loops.values()):
+        if any(other is not loop and other.is_running() for other in _loops.values()):
             raise AnotherLoop(
                 "a serial crawl runs in another event loop of this process, and R4 allows one "
                 "request at a time in it; run the crawls one after the other, or in separate "
@@ -109,9 +109,9 @@ class SharedDocuments(Generic[T]):
 
     @asynccontextmanager
     async def fetching(self, key: Hashable, check: Callable[[], None]) -> AsyncIterator[None]:
-        """Wait until no other crawl fetches a document, and keep others from it meanwhile.
+        """Fetch a document in an ``async with`` block, in which no other crawl fetches it.
 
-        ``check`` is called now and then; its exception ends the wait.
+        ``check`` is called regularly while this waits; its exception ends the wait.
         """
         lock = self._locks.get().setdefault(key, asyncio.Lock())
         while True:

@@ -1,4 +1,4 @@
-"""The ticket of a request: the facts of our parts about it, by owner (decision 30).
+"""The ticket of a request: what the parts of this add-on know about it (decision 30).
 
 A ticket is frozen, and lies in ``request.meta``; a part with a new fact gives the request another
 one. The visit in it is shared by all requests for one declared source, redirects included.
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 
 #: Bytes of a validator that is kept. Servers refuse a request whose head is too long.
-LONGEST_VALIDATOR: Final = 1024
+MAX_VALIDATOR_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """ETag and Last-Modified of a response: opaque bytes, for that one URL only (decision 17)."""
+    """ETag and Last-Modified of a response: opaque bytes, for its URL only."""
 
     url: str
     etag: bytes | None
     last_modified: bytes | None
 
     @classmethod
-    def of(cls, response: Response) -> Validators:
-        """Read the validators of a response, byte for byte; none that is too long to be sent."""
+    def from_response(cls, response: Response) -> Validators:
+        """Read the validators of a response, byte for byte; drop one that is too long to send."""
         given = (response.headers.get(name) or b"" for name in ("ETag", "Last-Modified"))
-        etag, last_modified = (it if len(it) <= LONGEST_VALIDATOR else b"" for it in given)
+        etag, last_modified = (it if len(it) <= MAX_VALIDATOR_BYTES else b"" for it in given)
         return cls(response.url, etag or None, last_modified or None)
 
     @classmethod
-    def kept(cls, record: SourceRecord | LlmsTxtRecord | RobotsCopy) -> Validators | None:
-        """Return those that were kept of a document; None if none were."""
+    def from_record(cls, record: SourceRecord | LlmsTxtRecord | RobotsCopy) -> Validators | None:
+        """Return the stored validators of a document, or None."""
         url = record.validator_url
         return None if url is None else cls(url, record.etag, record.last_modified)
 
@@ -151,7 +151,7 @@ class Ticket(NamedTuple):
     rank: Rank = Rank.TARGET
     hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
-    public_only: bool = False  #: its host must have public addresses only (decision 16)
+    public_only: bool = False  #: its host must have public addresses only
     validators: Validators | None = None  #: sent if the request is for their URL
     delivery: Delivery | None = None  #: of robots.txt, the blocklist or its schema
     # Pacing: when it may be sent, and the course of its exchange.
@@ -171,7 +171,7 @@ class Ticket(NamedTuple):
     seconds: float = 0.0  #: that its exchange took
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
-    # Evidence: the decisions so far (decision 33).
+    # Evidence: the decisions so far, for the request log.
     answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
     evidence: Evidence = NO_EVIDENCE
     visit: Visit | None = None
@@ -240,8 +240,8 @@ def note(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of 
 def note_answer(request: Request, gate: str, answer: str, **evidence: Any) -> None:  # noqa: ANN401
     """Add a gate's answer and its evidence (fields of Evidence), for the log of requests."""
     ticket = ticket_of(request)
-    found = replace(ticket.evidence, **evidence) if evidence else ticket.evidence
-    note(request, answers={**ticket.answers, gate: answer}, evidence=found)
+    evidence_now = replace(ticket.evidence, **evidence) if evidence else ticket.evidence
+    note(request, answers={**ticket.answers, gate: answer}, evidence=evidence_now)
 
 
 def carry_ticket(request: Request, following: Request) -> None:
@@ -264,7 +264,7 @@ def ticket_after(request: Request) -> Ticket:
 
 
 def copy_of(request: Request, url: str | None = None) -> Request:
-    """Return a copy, of another URL if given; its ticket outlives that of the request."""
+    """Return a copy, for another URL if given; its ticket outlives the ticket of the request."""
     copy = request.replace(url=url or request.url)
     carry_ticket(request, copy)
     return copy
@@ -278,7 +278,8 @@ def end_ticket(request: Request) -> None:
 
 def repeats(request: Request, following: Request) -> bool:
     """Return True if a request is a copy of an earlier one: same URL, method and ticket."""
-    given, issued = following.meta.get(_KEY), _issued_to(request)
+    given = following.meta.get(_KEY)
+    issued = _issued_to(request)
     return (
         issued is not None
         and type(given) is _Issued
@@ -298,7 +299,7 @@ def hops_of(request: Request) -> tuple[Hop, ...]:
 
 
 def evidence_of(request: Request) -> Evidence:
-    """Return the redirect and the decisions that led to a request (decision 33)."""
+    """Return the redirect and the decisions that led to a request, for the request log."""
     ticket = ticket_of(request)
     if not ticket.hops:
         return ticket.evidence
@@ -312,7 +313,7 @@ def first_url(request: Request) -> str:
 
 
 def resolved(request: Request) -> Request | None:
-    """Return a request without dot segments in its URL; None if it has none (decision 32)."""
+    """Return a request without dot segments in its URL; None if it has none."""
     url = without_dot_segments(request.url)
     if url == request.url:
         return None

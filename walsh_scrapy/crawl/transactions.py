@@ -1,8 +1,8 @@
-"""The transactions of hosts that this crawl owns, as `Hosts` runs them (decision 41).
+"""The transactions of the hosts that this crawl owns, as `Hosts` runs them.
 
-What an exchange or a visit has shown is written later, with the next transaction of its host. So
-each of these is an object, which has what it writes. A transaction may run again although it was
-committed, because the answer to its COMMIT was lost.
+What an exchange or a visit has shown is often written later, with the next transaction of its host.
+So each write is an object with the values that it writes. A transaction may run again although it
+was committed, if the answer to its COMMIT was lost.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ T = TypeVar("T")
 
 
 class HostLost(StillDue):
-    """Another worker owns the host by now; its sources are still due (decision 41)."""
+    """Another worker has taken the host; its sources are still due."""
 
 
 @dataclass(eq=False, slots=True)
 class OwnedHost:
-    """A host that this crawl owns, and what is to be written of it."""
+    """A host that this crawl owns, with its pending rows."""
 
-    times: HostTimes  #: as of the last transaction and the pending rows
-    since: float  #: by the monotonic clock
+    times: HostTimes  #: with the changes that are pending
+    since: float  #: when it was taken, by the monotonic clock
     reasons: set[object] = field(default_factory=set)
     is_busy: bool = False  #: a request is in flight
     is_deferred: bool = False  #: given up for the run
-    copies: dict[str, RobotsCopy | None] = field(default_factory=dict)  #: as the state has them
-    end: ExchangeEnd | Withdrawal | None = None  #: of the last exchange, which is not written yet
+    copies: dict[str, RobotsCopy | None] = field(default_factory=dict)  #: by origin, in the state
+    end: ExchangeEnd | Withdrawal | None = None  #: the end of the last exchange, if it is pending
     pending: list[Callable[[Connection], object]] = field(default_factory=list)
 
     @property
-    def is_needless(self) -> bool:
-        """Whether there is no reason to own it any more."""
+    def can_release(self) -> bool:
+        """Whether there is no reason to own it any longer."""
         return not self.reasons and not self.is_busy
 
 
 class Take:
-    """The transaction that takes a host, and reads what this worker must know of it."""
+    """The transaction that takes a host and reads its rows."""
 
     def __init__(
         self,
@@ -137,23 +137,25 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEnd:
-    """The end of an exchange, which the next transaction of its host writes."""
+    """The end of an exchange."""
 
     context: Context
     host: str
     worker: Worker
-    known: HostTimes  #: of the host when the exchange began
-    times: HostTimes  #: of the host now
-    ended: float  #: by the clock that counts suspension
+    times_before: HostTimes  #: the times of the host when the exchange began
+    times: HostTimes  #: the times of the host after it
+    ended: float  #: when it ended, by the clock that goes on while the machine sleeps
     record: RequestRecord
     logged: LoggedBegin
 
     def __call__(self, connection: Connection) -> bool:
-        """Write the end; False means that the host was lost, and only caution was written."""
+        """Write the end; return False if the host was lost: then waits only become longer."""
         age = self.context.moment() - self.ended
-        is_ours = ownership.end(connection, self.host, self.worker, self.known, self.times, age)
+        is_owned = ownership.end(
+            connection, self.host, self.worker, self.times_before, self.times, age
+        )
         log_end(connection, self.record, self.logged)
-        return is_ours
+        return is_owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ class Withdrawal:
     logged: LoggedBegin
 
     def __call__(self, connection: Connection) -> bool:
-        """Remove the request from the log; False means that the host was lost."""
+        """Remove the request from the log; return False if the host was lost."""
         forget_begin(connection, self.logged)
         return ownership.withdraw(connection, self.host, self.worker)
 
@@ -214,34 +216,34 @@ class OwnedHostWrite(Generic[T]):
         self._work = work
         self._is_written = is_written
         self._has_run = False
-        self.lets_go = owned.is_needless
+        self.lets_go = owned.can_release
         self._is_deferred = owned.is_deferred
         self.result: T  #: of ``work``, if the host was not lost
 
     def __call__(self, connection: Connection) -> bool:
-        """Write all of it; False means that the host was lost, and only caution was written."""
-        is_ours = _write_pending_rows(connection, self._host, self._owned, self._worker)
-        if is_ours and self.lets_go:
-            is_ours = ownership.let_go(
+        """Write everything; return False if the host was lost: then waits only become longer."""
+        is_owned = _write_pending_rows(connection, self._host, self._owned, self._worker)
+        if is_owned and self.lets_go:
+            is_owned = ownership.let_go(
                 connection, self._host, self._worker, deferred=self._is_deferred
             )
         elif self._has_run and self.lets_go:  # the first run may have let it go
-            is_ours = self._is_written(connection)
+            is_owned = self._is_written(connection)
         self._has_run = True
-        if is_ours:
+        if is_owned:
             self.result = self._work(connection)
-        return is_ours
+        return is_owned
 
 
 def _write_pending_rows(
     connection: Connection, host: str, owned: OwnedHost, worker: Worker
 ) -> bool:
-    """Write the pending rows; return False, and write only caution, if the host was lost."""
+    """Write the pending rows; return False if the host was lost: then waits only become longer."""
     if owned.end is not None:
-        is_ours = owned.end(connection)
+        is_owned = owned.end(connection)
     else:
-        is_ours = ownership.lock_if_owned(connection, host, worker)
-    if is_ours:
+        is_owned = ownership.lock_if_owned(connection, host, worker)
+    if is_owned:
         for write in owned.pending:
             write(connection)
-    return is_ours
+    return is_owned

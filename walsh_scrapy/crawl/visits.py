@@ -1,7 +1,9 @@
 """The visits of a crawl, from the due sources in the state to requests (R6, R8).
 
-hosts with work, in the order of decision 6 -> few are ready: the next one is taken
--> its sources -> the scheduler; few of its requests remain: the next page of its sources
+hosts with due sources, in the order in which a run begins them
+-> few hosts are ready: the next one is taken
+-> the first page of its sources goes to the scheduler
+-> few of these requests remain: the next page
 """
 
 from __future__ import annotations
@@ -46,17 +48,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Sources in a page of a host, which lasts about as many seconds: at most one per second.
-PAGE: Final = 25
-#: Seconds for which a host is free that gave way. A waiting worker looks each `RECHECK_SECONDS`,
-#: and owns it while its delay goes on.
-AWAY: Final = 3 * RECHECK_SECONDS
-#: Seconds that the reading of a document never takes.
-LONGEST_READING: Final = 60.0
+#: The maximum of sources in a page of a host. At a request per second it lasts for 25 s.
+MAX_PAGE_SOURCES: Final = 25
+#: Seconds for which a host is left to other workers. A worker that waits for it looks every
+#: `RECHECK_SECONDS`.
+AWAY_SECONDS: Final = 3 * RECHECK_SECONDS
+#: The reading of a document takes less than these seconds.
+MAX_READING_SECONDS: Final = 60.0
 
 
 class Visits:
-    """The sources that a crawl may visit, and the rows of those that it visits now."""
+    """The sources that a crawl may visit, and the rows of the visits in progress."""
 
     def __init__(
         self,
@@ -84,13 +86,13 @@ class Visits:
         self.hosts.end_visit(source)
 
     def is_begun(self, source: Source) -> bool:
-        """Return True if a visit that was due goes on; else its spider requests it by itself."""
+        """Return True if the visit of a due source is in progress."""
         return source.url in self._begun
 
     def last_visit(self, host: str) -> LastVisit | None:
-        """Return the latest last visit of the sources at a host name that are visited now.
+        """Return the latest earlier visit of the sources at a host that are visited now.
 
-        None if no visit there goes on.
+        None if no visit there is in progress.
         """
         moments = [
             due.record.visited_at if due.record else None
@@ -101,17 +103,17 @@ class Visits:
             return None
         return LastVisit(max((at for at in moments if at is not None), default=None))
 
-    def known(self, source: Source) -> SourceRecord | None:
-        """Return the row of a source: as its visit began, since nobody else changes it."""
+    def find_record(self, source: Source) -> SourceRecord | None:
+        """Return the row of a source, in a visit as of its begin: no other worker changes it."""
         if due := self._begun.get(source.url):
             return due.record
-        found = self.context.state.sources.find(source.url)
-        return found and found.with_url(source.url)
+        record = self.context.state.sources.find(source.url)
+        return record and record.with_url(source.url)
 
     def owner(self, url: str) -> Source | None:
         """Return the source that declares a URL, or None.
 
-        Those of a sources file are looked up in the state, those that a spider set in memory.
+        The sources of a file are looked up in the state, those that a spider has set in memory.
         """
         if due := self._begun.get(url):
             return due.source
@@ -133,21 +135,21 @@ class Visits:
 
 
 class DueUrl(NamedTuple):
-    """A source that is due, and the URL to request: the declared one, or where it moved to."""
+    """A due source, and the URL to request: the declared one, or the one to which it moved."""
 
     source: Source
     url: str
 
 
 class _Rest(NamedTuple):
-    """The remaining sources of a host: about their number, and their start."""
+    """The sources of a host that were not read yet: roughly their number, and the first one."""
 
     sources: int
     begin: PagePosition
 
 
 class _Away(NamedTuple):
-    """The remaining sources of a host that gave way, and when it may be taken again (monotonic)."""
+    """A host that was left to others: its remaining sources, and when it may be taken again."""
 
     rest: _Rest
     until: float
@@ -156,7 +158,7 @@ class _Away(NamedTuple):
 class DueSources:
     """The sources that a run visits, in the order of their requests.
 
-    ``force`` ignores the due times, but no gate (decision 20). A source that is gone (410) is not
+    ``force`` ignores the due times, but no gate. A source that is gone (410) is not
     visited until the operator resumes it (`walsh sources resume`). Raises StateUnavailable if the
     state fails.
     """
@@ -184,57 +186,58 @@ class DueSources:
     async def each(self) -> AsyncIterator[DueUrl]:
         """Yield the sources, as the scheduler takes them.
 
-        A host is taken before its sources are read, so that no other worker visits them. A host
-        with many sources gets the next ones when few of its requests remain. At the end, hosts that
-        other workers own are left to them if they beat, and visit the same sources. Otherwise this
-        worker waits: it visits the sources that a killed worker has not visited.
+        A host is taken before its sources are read, so that no other worker visits them. The next
+        page of a host is read when few of its requests remain. At the end, hosts of other workers
+        are left to those that are alive and visit the same sources. For all others this worker
+        waits, and visits the sources that a killed worker has not visited.
         """
         self._hosts.beat(self._same)
         while await self._has_more():
             host = await self._queue.next_short(or_room=bool(self._left))
             if host is None:
                 host = await self._take_next()
-            elif host in self._rests and self._hosts.is_due_to_others(host):
+            elif host in self._rests and self._hosts.should_give_way(host):
                 self._give_way(host)
                 continue
             if host is None:
                 continue
-            found = self._next_page(host)
+            page = self._next_page(host)
             rest = self._rests[host].sources if host in self._rests else 0
-            for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
+            for remaining, due in zip(range(len(page) - 1, -1, -1), page, strict=True):
                 if not self._hosts.has_for(host, self):
-                    break  # it was lost meanwhile, so its rows may be old
-                self._queue.frontier.expect(host, rest + left)
-                self._visits.begin(host, each)
+                    break  # the host was lost, so these rows may be old
+                self._queue.frontier.expect(host, rest + remaining)
+                self._visits.begin(host, due)
                 self.begun += 1
-                yield DueUrl(each.source, each.record.address if each.record else each.source.url)
-            if not found:
+                yield DueUrl(due.source, due.record.address if due.record else due.source.url)
+            if not page:
                 self._queue.frontier.expect(host, rest)
             if not rest:
                 self._hosts.let_go(host, self)
 
     async def _has_more(self) -> bool:
-        """Return False if nothing is due but at hosts of workers that beat, and visit it."""
+        """Return False if all that is due is at hosts of workers that are visiting it."""
         seen: dict[str, OtherOwner] = {}
         idle = 0.0
         while not (self._rests or self._left):
             if not self._busy:
                 return False
-            seen = seen or self._hosts.of_others()
+            seen = seen or self._hosts.owned_by_others()
             await sleep(BEAT_SECONDS)
             idle = 0.0 if self._queue.waiting or self._queue.in_flight else idle + BEAT_SECONDS
-            if idle >= LONGEST_READING:  # another worker may wait for a host of this one
+            if idle >= MAX_READING_SECONDS:  # another worker may wait for a host of this one
                 self._hosts.abandon()
-            now = self._hosts.of_others()
+            now = self._hosts.owned_by_others()
             beat = {
                 host: owner
                 for host, owner in now.items()
                 if owner.expires_at > seen.get(host, owner).expires_at
             }
-            seen, free = now, [work for work in self._busy if work.host not in beat]
+            seen = now
+            free = [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
             owned = [work for work in self._busy if work.host in beat]
-            self._busy = [each for each in owned if not (idle and beat[each.host].has_same_sources)]
+            self._busy = [work for work in owned if not (idle and beat[work.host].has_same_sources)]
             if free:
                 due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
                 self._left.extend(work for work in free if work.host in due)
@@ -244,12 +247,13 @@ class DueSources:
         return True
 
     async def _take_next(self) -> str | None:
-        """Take the next host, and return it; None if another worker has it, or did its work."""
+        """Take the next host and return it; None if another worker owns it or has deferred it."""
         work = self._next_left()
         if work is None:
             await sleep(RECHECK_SECONDS)
             return None
-        host, away = work.host, self._away.get(work.host)
+        host = work.host
+        away = self._away.get(work.host)
         rest = away.rest if away else _Rest(work.sources, FIRST_POSITION)
         pages: list[SourcePage] = []  # one for each attempt of the transaction
         try:
@@ -271,26 +275,26 @@ class DueSources:
         return host
 
     def _give_way(self, host: str) -> None:
-        """Let a host go after the visits at hand: a redirect of another worker may wait for it."""
+        """Let a host go after its current visits: a redirect of another worker may wait for it."""
         rest = self._rests.pop(host)
         self._queue.frontier.expect(host, 0)
         self._hosts.let_go(host, self)
         self._stay_away(HostWork(host, rest.sources), rest)
 
     def _stay_away(self, work: HostWork, rest: _Rest) -> None:
-        self._away[work.host] = _Away(rest, self._clock.monotonic() + AWAY)
+        self._away[work.host] = _Away(rest, self._clock.monotonic() + AWAY_SECONDS)
         self._left.appendleft(work)
 
     def _next_left(self) -> HostWork | None:
-        """Return the next host to take; None if all others gave way to other workers.
+        """Return the next host to take; None if all were left to other workers for a while.
 
-        Such a host is taken again `AWAY` after it was let go (decision 41).
+        Such a host is taken again `AWAY_SECONDS` after it was let go.
         """
         now = self._clock.monotonic()
         for work in self._left:
             away = self._away.get(work.host)
             if away and self._hosts.has(work.host):  # still, for a redirect of this worker
-                self._away[work.host] = away._replace(until=now + AWAY)
+                self._away[work.host] = away._replace(until=now + AWAY_SECONDS)
             elif away is None or now >= away.until:
                 return work
         return None
@@ -299,19 +303,20 @@ class DueSources:
         """Return the next sources of a host that has many; none if it was lost."""
         if not self._hosts.has_for(host, self):
             self._rests.pop(host, None)
-        found = self._pages.pop(host, [])
-        while not found and (rest := self._rests.get(host)):
+        page = self._pages.pop(host, [])
+        while not page and (rest := self._rests.get(host)):
             self._keep(host, rest, self._state.read(partial(self._page, host=host, rest=rest)))
-            found = self._pages.pop(host)
-        return found
+            page = self._pages.pop(host)
+        return page
 
     def _page(self, connection: Connection, host: str, rest: _Rest) -> SourcePage:
-        """Read the next page of the sources of a host, as of now: once the host is owned."""
+        """Read the next page of the sources of an owned host."""
         delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
-        most, now = max(1, int(PAGE / max(1.0, delay))), self._clock.now()
-        return self._store.page_reader(self._chosen, self._terms, host, now, rest.begin, most)(
-            connection
-        )
+        max_sources = max(1, int(MAX_PAGE_SOURCES / max(1.0, delay)))
+        now = self._clock.now()
+        return self._store.page_reader(
+            self._chosen, self._terms, host, now, rest.begin, max_sources
+        )(connection)
 
     def _keep(self, host: str, rest: _Rest, page: SourcePage) -> None:
         """Keep a page that was read, and the remaining sources of the host after it."""
@@ -329,5 +334,6 @@ class DueSources:
         if counts.later:
             stats.set_value("walsh/sources/not_due", counts.later)
             stats.set_value("walsh/sources/next_due", counts.next_due)
-            sources, when = count_of(counts.later, "source"), format_moment(counts.next_due)
+            sources = count_of(counts.later, "source")
+            when = format_moment(counts.next_due)
             logger.info("not due yet: %s, the next one at %s", sources, when)

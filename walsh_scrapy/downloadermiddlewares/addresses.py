@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import SCHEMES, Gate
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.crawl import Crawl
 
 
-class AddressMiddleware(Component, Preparation):
+class AddressMiddleware(Component, RequestPreparer):
     """Replaces each request for ``/a/../b`` by one for ``/b``, whoever made it (order 1).
 
     A request that follows a redirect with Retry-After waits here for the end of that time.
@@ -27,7 +27,7 @@ class AddressMiddleware(Component, Preparation):
 
     def __init__(self, crawl: Crawl) -> None:
         self._access = crawl.access
-        crawl.queue.prepare_by(Gate.ADDRESS, self)
+        crawl.queue.register_preparer(Gate.ADDRESS, self)
 
     async def process_request(self, request: Request) -> Request | None:
         """Return a request without dot segments, or None if the URL has none.

@@ -56,7 +56,7 @@ class BackoffMiddleware(Component):
         self._streaks = Streaks()
         self._project = ProjectRetries(crawl.crawler)
         self._has_warned = False  # the log says that the project's choice of retries is ignored
-        crawl.fetcher.retry_by(self)
+        crawl.fetcher.register_retries(self)
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
@@ -210,7 +210,7 @@ class BackoffMiddleware(Component):
         waiting = self._queue.frontier.count(host)
         effect = ""
         if seconds > self._context.options.max_wait and rank_of(request) is Rank.TARGET:
-            self._access.announced.add(host)
+            self._access.logged_hosts.add(host)
             effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
         elif waiting:
             effect = f", with {count_of(waiting, 'more request')} waiting"

@@ -45,7 +45,7 @@ class BlocklistMiddleware(Component):
             )
         except BadSetting as error:
             refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
-        self._queue.prepare_by(Gate.BLOCKLIST, self._list)
+        self._queue.register_preparer(Gate.BLOCKLIST, self._list)
         self._denials = crawl.denials
         self._network = crawl.network
         crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
@@ -65,7 +65,7 @@ class BlocklistMiddleware(Component):
         """Deny a request to a listed host; fetch the list first if it is due."""
         self._network.check_route(request)
         if not self._list.is_ready(request):
-            with self._fetcher.in_gate():
+            with self._fetcher.gate_waits():
                 await self._list.prepare_list()
         if self._list.checks(request):
             self._check(request)

@@ -82,9 +82,9 @@ class ConditionalMiddleware(Component):
             raise NotDue(due.at)
 
     def _find_page_validators(self, source: Source) -> Validators | None:
-        record = self._visits.known(source)
+        record = self._visits.find_record(source)
         # A source whose kind was changed has the validators of another representation.
-        return Validators.kept(record) if record and record.kind == source.kind else None
+        return Validators.from_record(record) if record and record.kind == source.kind else None
 
     def _check_other_source(self, source: Source, url: str) -> None:
         """Raise AlreadyRead if ``url`` belongs to another source that was visited lately.
@@ -121,7 +121,7 @@ class ConditionalMiddleware(Component):
         is_plausible = record.requested_at <= now + CLOCK_SKEW
         if is_plausible and (is_fresh or record.requested_at >= self._context.started_at):
             raise AlreadyRead(url, record.requested_at, record.due_at, record.problem)
-        return Validators.kept(record)
+        return Validators.from_record(record)
 
     @property
     def _is_forced(self) -> bool:

@@ -35,7 +35,7 @@ class DenialsMiddleware(Component):
         is_of_source = source_of(request) is not None
         if not is_of_source or isinstance(error, HostDeferred):
             host = self._crawl.context.host(request.url)
-            announced = self._crawl.access.announced
+            announced = self._crawl.access.logged_hosts
             if host not in announced:
                 announced.add(host)
                 requests = count_of(self._crawl.queue.frontier.count(host) + 1, "request")

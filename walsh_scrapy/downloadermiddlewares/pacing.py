@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_RESCHEDULES: Final = 1
 
 
-class PacingMiddleware(Component, Preparation):
+class PacingMiddleware(Component, RequestPreparer):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
     All processes that share the state take part. With ``WALSH_SERIAL`` this process sends one
@@ -46,7 +46,7 @@ class PacingMiddleware(Component, Preparation):
         self._deferred_hosts = crawl.context.deferred_hosts
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
-        self._queue.prepare_by(Gate.PACING, self)
+        self._queue.register_preparer(Gate.PACING, self)
         self._access = crawl.access
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         crawl.crawler.signals.connect(
@@ -72,7 +72,7 @@ class PacingMiddleware(Component, Preparation):
         self._network.check_route(request)
         turn = self._queue.turn_of(request)
         host = self._context.host(request.url)
-        if turn is None or turn.times_back > _MAX_RESCHEDULES or self._hosts.is_busy(host):
+        if turn is None or turn.times_sent_back > _MAX_RESCHEDULES or self._hosts.is_busy(host):
             await self._wait(request)
         elif seconds := await self._exchanges.begin(request):
             return self._queue.send_back(turn, seconds)

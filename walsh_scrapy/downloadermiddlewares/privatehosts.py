@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.crawl import Crawl
 
 
-class PrivateHostsMiddleware(Component, Preparation):
+class PrivateHostsMiddleware(Component, RequestPreparer):
     """Denies a redirect from a public host to a private one (order 20).
 
     Without it, a public site could make the crawler request hosts of the operator's own network,
@@ -36,7 +36,7 @@ class PrivateHostsMiddleware(Component, Preparation):
         self._network = crawl.network
         # Scrapy's RedirectMiddleware lists the redirects in `meta`, not in the ticket.
         self._has_scrapys_redirects = not has_gate(crawl.settings, Gate.REDIRECT)
-        crawl.queue.prepare_by(Gate.PRIVATEHOSTS, self)
+        crawl.queue.register_preparer(Gate.PRIVATEHOSTS, self)
 
     async def process_request(self, request: Request) -> None:
         """Deny a redirect to a private host, before its robots.txt is fetched."""

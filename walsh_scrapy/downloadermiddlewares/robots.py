@@ -59,7 +59,7 @@ class RobotsMiddleware(Component):
             crawl.fetcher,
             signal,
         )
-        crawl.queue.prepare_by(Gate.ROBOTS, self._robots)
+        crawl.queue.register_preparer(Gate.ROBOTS, self._robots)
         self._is_paced = has_gate(crawl.settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)

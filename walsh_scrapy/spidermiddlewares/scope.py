@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import (
     first_url,
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 _DeclaredBy = Literal["declared", "announced", "moved"]
 
 
-class ScopeMiddleware(Component, Preparation):
+class ScopeMiddleware(Component, RequestPreparer):
     """Drops every request for a URL that no source of the spider declares (order 15 and 20).
 
     As a spider middleware it drops the requests that a spider yields, with a log line. As a
@@ -61,7 +61,7 @@ class ScopeMiddleware(Component, Preparation):
         self._denials = crawl.denials
         self._options = crawl.context.options
         self._declared_only = self._options.scope == "declared"
-        crawl.queue.prepare_by(Gate.SCOPE, self)
+        crawl.queue.register_preparer(Gate.SCOPE, self)
 
     async def process_request(self, request: Request) -> None:
         """Deny a request for an undeclared URL. Redirects of a declared URL are allowed."""
@@ -138,7 +138,7 @@ class ScopeMiddleware(Component, Preparation):
 
     def _has_moved_to(self, url: str, source: Source | None) -> bool:
         """Return True if the state has this URL as the new one of a declared source."""
-        record = self._visits.known(source) if source else None
+        record = self._visits.find_record(source) if source else None
         if source is None or record is None or not self._declarations.owner(source.url):
             return False
         return url in declared_urls(replace(source, url=record.address))
