@@ -42,8 +42,11 @@ class Command(crawl.Command):
             _check_log(Path(name))
         for name in self.settings.getlist("SPIDER_MODULES") if self.settings else ():
             if find_spec(name.partition(".")[0]) is None:  # Scrapy would show a traceback
-                begin = f"{program_name()} init FOLDER"
-                _exit(f"there is no module {name} here; {begin} creates a project", 2)
+                _exit(
+                    f"there is no module {name} here; {program_name()} init FOLDER creates a "
+                    "project",
+                    2,
+                )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""

@@ -38,8 +38,11 @@ class Output(NamedTuple):
             raise WrongCall("name one file: -o FILE, or -O FILE to replace one that exists")
         target = str(new or replaced)
         options = call.options
-        sources = getattr(call.arguments, "sources", None)
-        names = [options.sources, sources, options.blocklist_file]
+        names = [
+            options.sources,
+            getattr(call.arguments, "sources", None),
+            options.blocklist_file,
+        ]
         places = [*files_of(options.state_url), *(Path(name) for name in names if name)]
         if os.path.realpath(target) in {os.path.realpath(place) for place in places}:
             raise WrongCall(f"{target} is a file of this project; name another file")

@@ -32,8 +32,12 @@ def run(call: Call) -> int:
             _LIST.show(None, as_json=as_json)
             return 0
         entries = _LIST._replace(empty=f"no entry is new since {format_moment(since)}")
-        condition = "first_seen >= :since"
-        entries.show(state, as_json=as_json, where=condition, params={"since": rfc3339(since)})
+        entries.show(
+            state,
+            as_json=as_json,
+            where="first_seen >= :since",
+            params={"since": rfc3339(since)},
+        )
     return 0
 
 

@@ -18,8 +18,13 @@ _EMPTY: Final = {"subject": None, "since": None, "advice": None, "command": None
 
 def problem_row(severity: str, problem: str, **columns: str) -> dict[str, Any]:
     """Return a row of `readable_problems`; columns without a value are None."""
-    rank = 0 if severity == "critical" else 1
-    return {**_EMPTY, "severity": severity, "problem": problem, "rank": rank, **columns}
+    return {
+        **_EMPTY,
+        "severity": severity,
+        "problem": problem,
+        "rank": 0 if severity == "critical" else 1,
+        **columns,
+    }
 
 
 def check_sources_file(
@@ -38,5 +43,9 @@ def check_sources_file(
             for _ in read_declarations(file, []):
                 pass
     except SourcesError as error:
-        problem = f"the sources file cannot be read: {error}"
-        yield problem_row("critical", problem, subject=name, advice="No crawl can start.")
+        yield problem_row(
+            "critical",
+            f"the sources file cannot be read: {error}",
+            subject=name,
+            advice="No crawl can start.",
+        )

@@ -107,8 +107,12 @@ class ViewList(NamedTuple):
     ) -> None:
         """Print the rows that match a condition in SQL; none without a state database."""
         if state is None:
-            empty = "no crawl has run yet, or WALSH_STATE_URL names another database"
-            show((), self.columns, as_json=as_json, empty=empty)
+            show(
+                (),
+                self.columns,
+                as_json=as_json,
+                empty="no crawl has run yet, or WALSH_STATE_URL names another database",
+            )
             return
         # For a million rows, reading a few columns is much faster than reading all.
         columns = "*" if as_json else ", ".join(self.columns)

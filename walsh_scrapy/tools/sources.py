@@ -107,8 +107,7 @@ def _show(call: Call) -> int:
             show(rows.values(), (), as_json=True, empty="")
             return 0
         for row in rows.values():
-            params = {"host": row["host"]}
-            hosts = state.rows("readable_hosts", where="host = :host", params=params)
+            hosts = state.rows("readable_hosts", where="host = :host", params={"host": row["host"]})
             host = next(hosts, {})
             facts = row | {name: host.get(name) for name in _HOST_COLUMNS}
             facts["resent"] = row["resent"] or None

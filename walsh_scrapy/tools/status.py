@@ -77,8 +77,12 @@ def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]
     try:
         load_local_list(call.options.blocklist_file)
     except BadSetting as error:
-        subject = str(call.options.blocklist_file)
-        yield problem_row("critical", str(error), subject=subject, advice="No crawl can start.")
+        yield problem_row(
+            "critical",
+            str(error),
+            subject=str(call.options.blocklist_file),
+            advice="No crawl can start.",
+        )
     has_sources = state is not None and any(
         state.rows("readable_sources", columns="url", where="is_declared", limit=1)
     )

@@ -65,8 +65,7 @@ def run(call: Call) -> int:
     rows = attestation.rows if as_json else list(_build_table(attestation))
     show(rows, _COLUMNS, as_json=as_json, empty="")
     if not as_json:
-        summary = _summarize(attestation, bot)
-        print(summary, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+        print(_summarize(attestation, bot), file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return 0 if attestation.holds else 1
 
 

@@ -221,8 +221,7 @@ def _read_list(record: Record, copy: int) -> tuple[Blocklist | None, str, str]:
 
 def check_targets(record: Record, tally: Tally) -> None:
     """Check that each URL is declared, or the target of a redirect from a declared URL."""
-    sql = record.sql
-    gates = {flag: sql.position(f"'{words}'", "r.gates") for flag, words in (
+    gates = {flag: record.sql.position(f"'{words}'", "r.gates") for flag, words in (
         ("private", "privatehosts: "), ("moved", "scope: moved"), ("announced", "scope: announced"),
     )}  # fmt: skip
     counted = f"""

@@ -140,5 +140,6 @@ class Record:
 @lru_cache(1000)
 def _read_facts(settings: str) -> RunFacts:
     values = json.loads(settings)
-    defaults = RunFacts._field_defaults
-    return RunFacts(**{name: values.get(name, default) for name, default in defaults.items()})
+    return RunFacts(
+        **{name: values.get(name, default) for name, default in RunFacts._field_defaults.items()}
+    )

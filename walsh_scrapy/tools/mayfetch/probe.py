@@ -64,8 +64,9 @@ class MayfetchSpider(DeclaringSpider):
     def update_settings(cls, settings: BaseSettings) -> None:
         """Add ``StopProbes`` to the middlewares of the project."""
         super().update_settings(settings)
-        order = Gate.PACING.order - 1
-        settings.set_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", StopProbes, order)
+        settings.set_in_component_priority_dict(
+            "DOWNLOADER_MIDDLEWARES", StopProbes, Gate.PACING.order - 1
+        )
 
     def __init__(
         self,

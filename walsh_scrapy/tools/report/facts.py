@@ -101,8 +101,9 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         totals.update(counts)
     answers = {name: totals[name] for name in ANSWERS if totals[name]}
     unit, groups = group_days(days)
-    started = period.has("started_at")
-    runs = _list(state, "readable_runs", started, _RUN_ORDER, MAX_RUNS, period.params)
+    runs = _list(
+        state, "readable_runs", period.has("started_at"), _RUN_ORDER, MAX_RUNS, period.params
+    )
     for row in runs.rows:
         row["versions"] = json.loads(row["versions"])
     ends = [datetime.fromisoformat(row["ended_at"]) for row in runs.rows if row["ended_at"]]

@@ -227,8 +227,7 @@ def _describe_outlook(account: Account) -> Iterator[str]:
 
 def _format_moment(text: str, day: str = "") -> str:
     """Return a text with readable times, without the day if it is ``day``."""
-    moment = _TIME.sub(r"\1 \2", text)
-    return moment.removeprefix(f"{day} ")
+    return _TIME.sub(r"\1 \2", text).removeprefix(f"{day} ")
 
 
 # ---- JSON ----
