@@ -46,8 +46,8 @@ def always():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let a transaction delete 5 rows."""
-    monkeypatch.setattr(retention, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(retention, "KEYS_AT_ONCE", 15)
+    monkeypatch.setattr(retention, "MAX_ROWS_PER_DELETE", 5)
+    monkeypatch.setattr(retention, "MAX_KEYS_PER_QUERY", 15)
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
 def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     state, database, tmp_path, monkeypatch, within
 ):
-    monkeypatch.setattr(sync, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(sync, "MAX_ROWS_PER_DELETE", 5)
     for name in ("old", "read"):
         urls = "".join(f"http://{name}.example/{number}\n" for number in range(12))
         (tmp_path / f"{name}.txt").write_text(f"{urls}http://both.example/\n")
