@@ -74,25 +74,26 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome_writer.write",
-              "return insert_unseen(connection, found, backfill=is_unread, is_rerun=is_rerun)", """\
+              "return insert_unseen("
+              "connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")
             insert_unseen(connection, [
                 replace(each, **{name: f"{each.run} {getattr(each, name)}" for name in names})
-                for each in found
+                for each in entries
             ])
-            return frozenset(each.key for each in found)"""),
+            return frozenset(each.key for each in entries)"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
-        Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
-              "min(least, 3600.0)"),
+        Patch("walsh_scrapy/state/sources.py", "_due_params", "min(min_revisit, LONGEST_SECONDS)",
+              "min(min_revisit, 3600.0)"),
     )),
     Mutant("every-unseen", "R8", "does not see a changed `every` if nothing else changed", (
-        Patch("walsh_scrapy/state/sync.py", "Sync._read",
-              "if anew or known.get(key) != each}", """\
-if anew or key not in known
-                or {**row_of_source(key, known[key]), "every": 0}
-                != {**row_of_source(key, each), "every": 0}}"""),
+        Patch("walsh_scrapy/state/sync.py", "Sync._write_sources",
+              "if rewrite or stored.get(key) != source", """\
+if rewrite or key not in stored
+                or {**row_of_source(key, stored[key]), "every": 0}
+                != {**row_of_source(key, source), "every": 0}"""),
     )),
     Mutant("gone", "R8", "requests a source again that is gone (410)", (
         Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._commit_end", "NEVER if is_gone else ",

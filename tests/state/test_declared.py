@@ -19,7 +19,7 @@ from walsh_scrapy.state import sync
 from walsh_scrapy.state.records import SourceRecord, row_of, upsert
 from walsh_scrapy.state.sources import (
     FIRST_POSITION,
-    PAGE,
+    PAGE_SIZE,
     DeclaredSources,
     RunTerms,
     Selection,
@@ -76,10 +76,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("at_once", [sync.WRITTEN_AT_ONCE, 1])
+@pytest.mark.parametrize("at_once", [sync.MAX_ROWS_PER_TRANSACTION, 1])
 def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, at_once):
     """Also if the declarations of one source are far from each other."""
-    monkeypatch.setattr(sync, "WRITTEN_AT_ONCE", at_once)
+    monkeypatch.setattr(sync, "MAX_ROWS_PER_TRANSACTION", at_once)
 
     def warned(act):
         caplog.clear()
@@ -213,7 +213,7 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     joined = declared.join(sources, declared.c.url_key == sources.c.url_key)
     for revisit in (0.0, DAY, 33 * DAY):
         terms = declared.c.every, literal(revisit, Double), literal(NOW, Double)
-        here, there = Due.of(declared, *terms), Due.of(sources, *terms)
+        here, there = Due.from_columns(declared, *terms), Due.from_columns(sources, *terms)
         wanted = select(sources.c.url, here.at, *there).select_from(joined)
         found = {url: due for url, *due in rows(wanted)}
         for record, every in records:
@@ -293,7 +293,7 @@ def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state
     assert [*state.sources.urls()] == [url]
 
 
-def pages_of(state, number, terms, most=PAGE, visit=lambda _url: None):
+def pages_of(state, number, terms, most=PAGE_SIZE, visit=lambda _url: None):
     """Read the due sources of a host; `visit` is called with the URL of each."""
     place, found = FIRST_POSITION, []
     while place:

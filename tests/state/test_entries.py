@@ -89,7 +89,7 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
     postgresql_url, known, monkeypatch
 ):
     ours, theirs = of_page("2", "Post"), of_page("1", "Post")
-    looked, insert = Event(), state_entries._insert
+    looked, insert = Event(), state_entries._insert_rows
     with contextlib.closing(State(postgresql_url)) as state:
         commit(state, source(), known)
         commit(state, source(OTHER))
@@ -102,7 +102,7 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
                     looked.set()
                     return insert(*arguments)
 
-                monkeypatch.setattr(state_entries, "_insert", looked_before)
+                monkeypatch.setattr(state_entries, "_insert_rows", looked_before)
                 found = [ours, of_page("c2", "By: Al")]
                 committed = crawl.submit(commit, state, source(OTHER), found)
                 assert looked.wait(60)

@@ -276,7 +276,7 @@ def file(tmp_path):
 
 def noticed(file):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
-        return state.backups.notice()
+        return state.backups.record_file()
 
 
 def counts(file):
@@ -352,7 +352,7 @@ def test_the_same_file_is_no_copy_wherever_it_is_moved(file, tmp_path):
 @pytest.mark.parametrize("copy", [shutil.copy, shutil.copy2])
 def test_a_copy_is_said_once_and_the_state_that_it_was_made_from_stays_silent(file, tmp_path, copy):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
-        assert state.backups.notice() == ""
+        assert state.backups.record_file() == ""
         state.runs.begin(RunRecord(spider="feeds", started_at=1779516000.0))
     copied = Path(copy(file, tmp_path / "copy.sqlite3"))
     said = noticed(copied)

@@ -17,7 +17,7 @@ from walsh_scrapy.crawl.engine import Engine
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import _NAME_COPY, hash_of
+from walsh_scrapy.state.documents import _SET_COPY_SQL, hash_of
 from walsh_scrapy.state.log import COPY_MARGIN_SECONDS, Evidence
 from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
@@ -46,8 +46,8 @@ def always():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let a transaction delete 5 rows."""
-    monkeypatch.setattr(retention, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(retention, "KEYS_AT_ONCE", 15)
+    monkeypatch.setattr(retention, "MAX_ROWS_PER_DELETE", 5)
+    monkeypatch.setattr(retention, "MAX_KEYS_PER_QUERY", 15)
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
 def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     state, database, tmp_path, monkeypatch, within
 ):
-    monkeypatch.setattr(sync, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(sync, "MAX_ROWS_PER_DELETE", 5)
     for name in ("old", "read"):
         urls = "".join(f"http://{name}.example/{number}\n" for number in range(12))
         (tmp_path / f"{name}.txt").write_text(f"{urls}http://both.example/\n")
@@ -441,7 +441,7 @@ def test_the_request_of_a_copy_is_found_by_an_index(state, plans):
     plans.clear()
     row = {"paced": "a", "robots_url": "u", "crawl": 1, "since": 1.0, "purpose_": "robots"}
     row |= {"name": "a", "at": 1.0, "last": 200}
-    state._database.write(lambda connection: connection.execute(_NAME_COPY, row))
+    state._database.write(lambda connection: connection.execute(_SET_COPY_SQL, row))
     assert len(plans) == 1
     for plan in plans:
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan

@@ -144,7 +144,7 @@ def expected_gap(row, before, same_place, spans, releases, shared_clock):
 
 
 def read_gaps(connection):
-    statement = f"SELECT * FROM ({gaps(Sql.of(connection.dialect))}) rows ORDER BY id"
+    statement = f"SELECT * FROM ({gaps(Sql.for_dialect(connection.dialect))}) rows ORDER BY id"
     return [dict(row) for row in connection.execute(text(statement)).mappings()]
 
 

@@ -145,7 +145,7 @@ class Crawl:
             context = Context(options, state, self._clock, delays)
             # A run that is killed does not do it at its end.
             _prune(context, _PRUNING_AT_BEGIN)
-            copied = state.backups.notice()
+            copied = state.backups.record_file()
         except (AnotherLoop, BadSetting, StateError) as error:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
         if copied:

@@ -1,4 +1,4 @@
-"""The state: all that outlives a run, in one database, with one store per kind of row."""
+"""The state: everything that outlives a run, in one database, with a store for each kind of row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from walsh_scrapy.state.retention import Old
+    from walsh_scrapy.state.retention import Deletable
 
 __all__ = ["State", "StateError"]
 
@@ -29,8 +29,8 @@ __all__ = ["State", "StateError"]
 class State:
     """The state database and its stores. Raises StateError if it cannot be opened.
 
-    ``clock`` returns epoch seconds, for delays and holds. By default it is the clock of the
-    database, which is the same for all processes that share the state. If the database fails later,
+    ``clock`` returns epoch seconds. By default it is the clock of the database, which is the same
+    for all processes that share the state. If the database fails later,
     every method of a store raises ``wrap_error(StateError)``: by default that error itself. A
     crawl passes a function that returns `StateUnavailable`, so that the current request is deferred
     to a later run. ``may_wait`` returns whether the state may wait for a server that went away.
@@ -56,21 +56,21 @@ class State:
         self.runs = RunStore(self._database)
         self.backups = BackupStore(self._database)
 
-    def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:
-        """Bring the declared sources of a file up to date; ``now`` is in epoch seconds.
+    def sync(self, path: str | Path, now: float, **options: Callable[[str], None]) -> SyncedFile:
+        """Read a sources file if it has changed; ``now`` is in epoch seconds.
 
-        ``tell`` is a function that gets a line while that takes long; by default the log gets it.
+        ``report_progress``, a function, gets a message every few seconds; by default the log does.
         Raises SourcesError for a wrong file.
         """
-        return Sync(self._database, path, now, **tell).run()
+        return Sync(self._database, path, now, **options).run()
 
     def has_read(self, path: str | Path) -> bool:
-        """Return True if a sync has read a sources file as it is now. Raises SourcesError."""
+        """Return True if the state has the sources of a file as it is now. Raises SourcesError."""
         return Sync(self._database, path, 0.0).is_current()
 
     def declaration(self, synced: SyncedFile, now: float) -> str:
-        """Return the name of the copy of a file's declaration that is in force at ``now``."""
-        return DeclarationCopies(self._database, synced.id, now).in_force(synced.copy)
+        """Return the name of the copy of what a file declares; it is needed at ``now``."""
+        return DeclarationCopies(self._database, synced.id, now).touch(synced.copy)
 
     def rows(
         self,
@@ -86,19 +86,19 @@ class State:
         """Yield the rows of a view (``readable_sources``, ...) as dictionaries, one by one.
 
         ``columns``, ``where``, ``group_by`` and ``order_by`` are SQL about the columns of the view,
-        with ``:name`` for each of ``params``.
-        Booleans are ``bool``, times RFC 3339 texts, missing values None. The rows are those of the
-        moment at which the first one is read. The clock of this state counts. The database is only
-        read, and need not have the stored views. Raises StateError if it fails.
+        with ``:name`` for each of ``params``. Booleans are ``bool``, times are RFC 3339 texts,
+        missing values None. All rows are from the moment at which the first one is read, by the
+        clock of this state. The database is only read, and need not have the stored views. Raises
+        StateError if it fails.
         """
         query = ViewQuery(view, columns, where, group_by, order_by, limit)
         return self._database.rows(query, params or {})
 
     @contextmanager
     def log(self) -> Iterator[Log]:
-        """Give the log as it is now, without the rows that are written during the block.
+        """Open the request log as it is now; rows that are written during the block are not seen.
 
-        No crawl waits for it. Raises StateError if the database fails meanwhile.
+        No crawl waits for it. Raises StateError if the database fails.
         """
         with self._database.snapshot() as connection:
             yield Log(connection)
@@ -106,25 +106,26 @@ class State:
     def now(self) -> float:
         """Return epoch seconds by the clock that all processes on the state share.
 
-        A server gets at most one query for it per second, within its transactions.
+        A server is asked for its time once per second at most, within other transactions.
         """
         return self._database.now()
 
-    def prune(self, now: float, log_seconds: float, goes_on: Callable[[], bool]) -> bool:
-        """Delete the rows that are too old to be needed; ``now`` is in epoch seconds.
+    def prune(self, now: float, log_seconds: float, may_continue: Callable[[], bool]) -> bool:
+        """Delete rows that are too old to be needed; ``now`` is in epoch seconds.
 
-        These are requests and denials after ``log_seconds``; and after 90 days hosts, robots.txt
-        files, and declarations that no run reads. Sources that were visited, and entries, stay.
-        ``goes_on`` is called before each small transaction; return False if it ended the pruning.
+        Requests and denials are deleted after ``log_seconds``; hosts, robots.txt files, and sources
+        files that no run reads after 90 days. Visited sources and entries are kept.
+        ``may_continue`` is called before each small transaction; if it returns False, the pruning
+        ends, and the result is False.
         """
-        groups: list[Old] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
+        groups: list[Deletable] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
         groups += self.robots.old_rows(now), old_hosts(now)
-        return delete_in_turn(self._database, groups, goes_on)
+        return delete_in_turn(self._database, groups, may_continue)
 
     @classmethod
     @contextmanager
     def existing(cls, url: str) -> Iterator[State | None]:
-        """Give the state at ``url``, closed at the end; None, and create nothing, if there is none.
+        """Open the state at ``url`` for a block; None if it does not exist, which creates nothing.
 
         Raises StateError if it cannot be opened.
         """

@@ -1,7 +1,8 @@
-"""Documents that a crawl works by: robots.txt, the blocklist and its schema, llms.txt (R2, R3, R9).
+"""Copies of the documents that a crawl obeys or reads: robots.txt, the blocklist, llms.txt.
 
-Each that was in force is kept once more, by the name of its bytes, as long as a row may name it
-(decisions 14, 33). A robots.txt has a copy for each origin: scheme, host and port (decision 5).
+A robots.txt is kept for each origin: scheme, host and port. The table `copies` has the bytes of
+each document that ever decided about a request, by their SHA-256, as long as a row of the request
+log may refer to them: so the log can be checked (decision 33).
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ from walsh_scrapy.state.tables import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_NAMED: Final = update(copies).where(copies.c.sha256 == bindparam("key"))
-_STILL_KEPT: Final = _NAMED.values(last_used_at=bindparam("now"))
-#: Seconds for which a copy is kept after the last request for it. The host of a source that is
-#: visited once in 30 days is still known then: its Crawl-delay, and its last good copy if it does
-#: not answer.
+_TOUCH_SQL: Final = (
+    update(copies).where(copies.c.sha256 == bindparam("key")).values(last_used_at=bindparam("now"))
+)
+#: Seconds for which a robots.txt is kept after the last request for it. So at a source that is
+#: visited every 30 days, the Crawl-delay is known at the next visit; and if robots.txt cannot be
+#: fetched then, the last copy decides.
 KEEP_SECONDS: Final = 90 * 86_400.0
-_ROBOTS_OF_HOST: Final = select(robots.c.origin, *columns_of(RobotsCopy, robots)).where(
+_ROBOTS_OF_HOST_SQL: Final = select(robots.c.origin, *columns_of(RobotsCopy, robots)).where(
     or_(robots.c.origin == bindparam("plain"), robots.c.origin == bindparam("secure"))
 )
-_ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
-
-_SENT: Final = (
+_ROBOTS_COPY_SQL: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
+#: The requests of a run for one robots.txt since a moment.
+_ROBOTS_REQUESTS: Final = (
     FOR_RULES,
     requests.c.host == bindparam("paced"),
     requests.c.requested_at >= bindparam("since"),
@@ -55,10 +57,10 @@ _SENT: Final = (
     requests.c.url == bindparam("robots_url"),
     requests.c.run.is_not_distinct_from(bindparam("crawl")),
 )
-_LAST_SENT: Final = select(func.max(requests.c.id)).where(*_SENT).scalar_subquery()
-_NAME_COPY: Final = (
+_LAST_REQUEST: Final = select(func.max(requests.c.id)).where(*_ROBOTS_REQUESTS).scalar_subquery()
+_SET_COPY_SQL: Final = (
     update(requests)
-    .where(requests.c.id == _LAST_SENT)
+    .where(requests.c.id == _LAST_REQUEST)
     .values(
         robots=select(copies.c.id).where(copies.c.sha256 == bindparam("name")).scalar_subquery(),
         robots_at=bindparam("at"),
@@ -68,19 +70,19 @@ _NAME_COPY: Final = (
 
 
 class RobotsStore(Store):
-    """Keeps the last copy of each file, so that all runs of a day request it once."""
+    """Keeps the last copy of each robots.txt, so that all runs of a day request it once."""
 
     def find(self, origin: str) -> RobotsCopy | None:
-        """Return the copy kept for an origin, however old."""
+        """Return the copy for an origin, however old, or None."""
         return self._find(RobotsCopy, robots, origin)
 
     @staticmethod
     def of_host(connection: Connection, host: str) -> dict[str, RobotsCopy | None]:
         """Return the copies of the two origins that a host has at the usual ports."""
         plain, secure = origin_of(f"http://{host}/"), origin_of(f"https://{host}/")
-        found: dict[str, RobotsCopy | None] = {plain: None, secure: None}
-        rows = connection.execute(_ROBOTS_OF_HOST, {"plain": plain, "secure": secure})
-        return found | {origin: record_of(RobotsCopy, row) for origin, *row in rows}
+        by_origin: dict[str, RobotsCopy | None] = {plain: None, secure: None}
+        rows = connection.execute(_ROBOTS_OF_HOST_SQL, {"plain": plain, "secure": secure})
+        return by_origin | {origin: record_of(RobotsCopy, row) for origin, *row in rows}
 
     def write(
         self,
@@ -90,55 +92,57 @@ class RobotsStore(Store):
         host: str | None,
         run: int | None,
     ) -> None:
-        """Replace the copy kept for an origin, within a transaction.
+        """Replace the copy for an origin, within a transaction.
 
-        ``host`` is the host of the origin, or its domain if domains are paced. The request of
-        ``run`` that was the last one for the file names the copy from now on.
+        ``host`` is the host of the origin, or its domain if domains are paced. The last request of
+        ``run`` for this robots.txt refers to the copy from now on.
         """
         name = None
         if copy.body is not None:
-            last = connection.scalar(_ROBOTS_NAME, {"key": origin})
+            last = connection.scalar(_ROBOTS_COPY_SQL, {"key": origin})
             name = keep_copy(connection, "robots", copy.body, now=copy.requested_at, last=last)
         upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
-        sent = {"paced": host, "robots_url": robots_url(origin), "crawl": run}
+        request = {"paced": host, "robots_url": robots_url(origin), "crawl": run}
         since = copy.requested_at - LONGEST_SETTLING
-        brought = {"name": name, "at": copy.requested_at, "last": copy.status}
-        connection.execute(_NAME_COPY, {**sent, **brought, "since": since, "purpose_": "robots"})
+        answer = {"name": name, "at": copy.requested_at, "last": copy.status}
+        connection.execute(
+            _SET_COPY_SQL, {**request, **answer, "since": since, "purpose_": "robots"}
+        )
 
     def old_rows(self, now: float) -> OldRows:
-        """Return the copies without a request in 90 days; ``now`` is in epoch seconds."""
+        """Return the copies that were not requested in 90 days; ``now`` is in epoch seconds."""
         is_old = robots.c.requested_at < now - KEEP_SECONDS
         return OldRows(robots, is_old, robots.c.requested_at)
 
 
-_OF_URL: Final = blocklist.c.url == bindparam("key")
-_CHECKED_AT: Final = select(blocklist.c.requested_at).where(_OF_URL)
-_BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(_OF_URL)
-_DOCUMENT: Final = select(copies.c.body).where(copies.c.sha256 == blocklist.c.copy, _OF_URL)
+_IS_URL: Final = blocklist.c.url == bindparam("key")
+_REQUESTED_AT_SQL: Final = select(blocklist.c.requested_at).where(_IS_URL)
+_BLOCKLIST_COPY_SQL: Final = select(blocklist.c.copy).where(_IS_URL)
+_DOCUMENT_SQL: Final = select(copies.c.body).where(copies.c.sha256 == blocklist.c.copy, _IS_URL)
 
 
 class BlocklistStore(Store):
-    """Keeps the last good copy of each URL, however old, until a better one is adopted."""
+    """Keeps the last valid blocklist of each URL, however old, until a newer one is adopted."""
 
     def find(self, url: str) -> BlocklistCopy | None:
-        """Return the copy of ``url``, or None if there never was one."""
+        """Return the copy of ``url``, or None if none was ever adopted."""
         return self._find(BlocklistCopy, blocklist, url)
 
     def document(self, url: str) -> bytes | None:
-        """Return the document that came from ``url``, or None if there never was one."""
-        document: bytes | None = self._database.scalar(_DOCUMENT, key=url)
+        """Return the bytes of the document at ``url``, or None if none was ever adopted."""
+        document: bytes | None = self._database.scalar(_DOCUMENT_SQL, key=url)
         return document
 
     def requested_at(self, url: str) -> float:
-        """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
-        return self._database.scalar(_CHECKED_AT, key=url) or 0.0
+        """Return when ``url`` was requested last, in epoch seconds; 0 without a copy."""
+        return self._database.scalar(_REQUESTED_AT_SQL, key=url) or 0.0
 
     def keep(self, url: str, copy: BlocklistCopy, document: bytes | None = None) -> None:
-        """Replace the copy of ``url``, with its ``document``; without one that is unchanged."""
+        """Replace the copy of ``url``; without a ``document`` its bytes are unchanged."""
 
         def write(connection: Connection) -> None:
             if document is not None:
-                last = connection.scalar(_BLOCKLIST_NAME, {"key": url})
+                last = connection.scalar(_BLOCKLIST_COPY_SQL, {"key": url})
                 keep_copy(connection, "blocklist", document, now=copy.requested_at, last=last)
             upsert(connection, blocklist, {"url": url, **row_of(copy)})
 
@@ -165,16 +169,16 @@ def hash_of(body: bytes) -> str:
 def keep_copy(
     connection: Connection, kind: str, body: bytes, *, now: float, last: str | None
 ) -> str:
-    """Keep a document that is now in force, and return its name.
+    """Keep a document that decides from now on, and return its name.
 
-    ``last`` is the name of the one that was in force there until now. Both count as in force
-    at ``now``, in epoch seconds: from then on the last one may become too old.
+    ``last`` is the name of the document that it replaces, which decided until ``now`` (epoch
+    seconds): its copy is deleted a while after that.
     """
     name = hash_of(body)
     row = {"sha256": name, "kind": kind, "body": body, "first_used_at": now, "last_used_at": now}
-    # Two crawls that lock the same rows do so in one order, else each could wait for the other.
-    for each in sorted({name, last or name}):
-        is_kept = connection.execute(_STILL_KEPT, {"key": each, "now": now}).rowcount
-        if each == name and not is_kept:
+    # Sorted, because two crawls that lock rows in different orders could wait for each other.
+    for used_name in sorted({name, last or name}):
+        is_kept = connection.execute(_TOUCH_SQL, {"key": used_name, "now": now}).rowcount
+        if used_name == name and not is_kept:
             insert_if_new(connection, copies, row)
     return name

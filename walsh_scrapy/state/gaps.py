@@ -1,4 +1,4 @@
-"""The view `request_gaps`: the gap before each request, and what it had to be (decision 35)."""
+"""The view `request_gaps`: the gap before each request, and how long it had to be."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from walsh_scrapy.state.tables import LAST_MOMENT
 if TYPE_CHECKING:
     from walsh_scrapy.state.sql import Sql
 
-#: Seconds that a recorded time may differ from the real one (decision 35).
+#: Seconds that a recorded time may differ from the real one.
 GAP_TOLERANCE: Final = 0.05
-#: Seconds by which two clocks may drift apart per second, while the time of day is adjusted slowly.
+#: Seconds per second by which two clocks may drift apart, while NTP adjusts the time of day slowly.
 CLOCK_DRIFT: Final = 0.001
 #: Seconds that a row may be written late, because it waited for the database.
 MAX_LATE_SECONDS: Final = 1.0
 
 
 def end_of_exchange(row: str) -> str:
-    """Return when an exchange was over; the begin of its request if that is not known."""
+    """Return when an exchange ended; if that is not known, when its request began."""
     return f"{row}.requested_at + {row}.connect_duration + coalesce({row}.duration, 0.0)"
 
 
@@ -62,8 +62,8 @@ def gaps(sql: Sql) -> str:
     release = f"""(SELECT min(made_at) FROM overrides WHERE overrides.host = requests.host
             AND override = 'release' AND made_at >= {ended_at} - {GAP_TOLERANCE}
             AND made_at < {ended_at} + hold)"""
-    # The end of a hold in milliseconds, and the number of the request that caused it, as one text
-    # of digits: so one maximum finds both.
+    # The end of a hold in milliseconds, and the id of the request that caused the hold, are one
+    # text of digits, so that one maximum finds both.
     hold_ended_at = sql.least(f"{ended_at} + hold", f"coalesce({release}, {LAST_MOMENT})")
     hold_end = f"""CASE WHEN hold > 0.0 THEN
             {sql.digits(f"({hold_ended_at}) * 1000", 15)} || {sql.digits("id", 19)} END"""
@@ -71,8 +71,7 @@ def gaps(sql: Sql) -> str:
         f"coalesce({sql.field('settings', name)}, '')"
         for name in ("blocklist_url", "blocklist_schema_url")
     )
-    # Delays and holds longer than a day count for a day only where the blocklist is fetched, and
-    # the robots.txt that it needs.
+    # For the blocklist, and for the robots.txt of its host, delays and holds are a day at most.
     is_for_list = f"""(purpose = 'blocklist' OR purpose = 'robots' AND EXISTS (
             SELECT 1 FROM runs WHERE runs.id = run AND {sql.position("host", list_urls)} > 0))"""
     longest = LONGEST_FOR_BLOCKLIST

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 #: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
-#: Unchanged documents in a row after which a warning about ignored validators comes.
+#: Unchanged documents in a row after which the operator is told that the server ignores validators.
 MAX_RESENT: Final = 3
 #: The values of a row by the names of its columns.
-Row: TypeAlias = Mapping[str, Any]
+RowValues: TypeAlias = Mapping[str, Any]
 _Record = TypeVar("_Record", bound="DataclassInstance")
 _Item = TypeVar("_Item")
-#: SQLite takes 32,766 of them.
+#: Parameters of one statement. SQLite accepts 32,766.
 _MAX_PARAMETERS: Final = 10_000
 
 
@@ -43,34 +43,34 @@ class SourceRecord:
     kind: str
     first_visited_at: float | None = None  #: the end of its first visit
     visited_at: float | None = None  #: the end of its last visit
-    #: No visit before, by server and feed; NEVER if it is gone (410), 0 if it was resumed since.
+    #: No visit before this time, as server and feed ask; NEVER after a 410, 0 if it was resumed.
     not_before: float = 0.0
     outcome: str = "new"
     detail: str = ""
-    failures: int = 0  #: in a row
+    failures: int = 0  #: failed visits in a row
     unconnected: bool = False  #: the last visit failed before any connection
-    failing_since: float | None = None  #: the first failure of those in a row
+    failing_since: float | None = None  #: the first of these failures
     status: int | None = None  #: of the last response
-    refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
-    server_interval: float = 0.0  #: seconds without visits, by the last responses
-    feed_interval: float = 0.0  #: seconds between visits, by the feed
+    refused_since: float | None = None  #: the first of the refusals (429, 503) in a row
+    server_interval: float = 0.0  #: seconds between visits, as the server asks
+    feed_interval: float = 0.0  #: seconds between visits, as the feed asks
     skip_hours: str = ""  #: numbers separated by commas, UTC
     skip_days: str = ""  #: English names separated by commas, UTC
     moved_to: str | None = None
     moved_since: float | None = None
-    move_settled: bool = False  #: from now on it is requested there
+    move_settled: bool = False  #: whether it is requested at ``moved_to`` from now on
     move_failing_since: float | None = None
-    onward_to: str | None = None  #: where permanent redirects lead from there
+    onward_to: str | None = None  #: where permanent redirects lead from ``moved_to``
     onward_since: float | None = None
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None
-    body_sha256: str | None = None  #: SHA-256 of the last document that came as a whole
-    resent: int = 0  #: times in a row that it came again although its validators were sent
-    #: The form of its last document: "rss20", "markdown"; "shared" if it was read for another
-    #: source only, "" if none was.
+    body_sha256: str | None = None  #: the SHA-256 of the last document, if it was complete
+    resent: int = 0  #: times in a row that the same document came although validators were sent
+    #: The format of its last document: "rss20", "markdown"; "shared" if only another source read
+    #: it, "" if nobody did.
     format: str = ""
-    #: Times that the operator resumed it: a visit meanwhile must not restore the old state.
+    #: Times that the operator resumed it. A visit that was going on must not restore the old state.
     resumed: int = 0
 
     @property
@@ -85,7 +85,7 @@ class SourceRecord:
 
     @property
     def move(self) -> Move | None:
-        """Where permanent redirects lead, if anywhere, settled or not (decision 21)."""
+        """Where permanent redirects lead, settled or not; None if they lead nowhere."""
         if self.moved_to is None:
             return None
         onward = None
@@ -95,7 +95,7 @@ class SourceRecord:
         return Move(self.moved_to, since, self.move_settled, onward, self.move_failing_since)
 
     def with_move(self, move: Move | None) -> SourceRecord:
-        """Return the record with this move, or none, instead of the present one."""
+        """Return the record with another move, or without one."""
         onward = move.onward if move else None
         return replace(
             self,
@@ -110,7 +110,7 @@ class SourceRecord:
     def with_url(self, url: str) -> SourceRecord:
         """Return the record of the same source, declared under another spelling of its URL.
 
-        A move to this spelling is over: the source is declared there now.
+        If the source had moved to this spelling, that is settled: it is declared there now.
         """
         record = self if url == self.url else replace(self, url=url)
         return record.with_move(None) if record.moved_to == url else record
@@ -147,9 +147,10 @@ class LlmsTxtRecord:
 
 
 def row_of(record: DataclassInstance) -> dict[str, Any]:
-    """Return the fields of a record by name. They must hold plain values, not records.
+    """Return the fields of a record, which hold plain values, by name.
 
-    Many of them have strangers' text, so each text is made storable.
+    Many texts come from web servers, and may have characters that a database refuses: these are
+    replaced.
     """
     row = {name: getattr(record, name) for name in _names(type(record))}
     for name, value in row.items():
@@ -159,18 +160,18 @@ def row_of(record: DataclassInstance) -> dict[str, Any]:
 
 
 def record_of(kind: type[_Record], row: Sequence[Any]) -> _Record:
-    """Return the record of a row that has the fields of its class, in their order."""
+    """Return the record of a row whose columns are the fields of the class, in their order."""
     return kind(**dict(zip(_names(kind), row, strict=True)))
 
 
 def columns_of(kind: type[DataclassInstance], table: Table) -> tuple[Column[Any], ...]:
-    """Return the columns of a table that the records of a class have, in their order."""
+    """Return the columns of a table that are the fields of a class, in their order."""
     return tuple(table.c[name] for name in _names(kind))
 
 
 @cache
 def by_key(kind: type[DataclassInstance], table: Table) -> Select[Any]:
-    """Return the query for the record of a class whose primary key is ``key``."""
+    """Return the query for one record of a class, by the parameter ``key``: its primary key."""
     (key,) = table.primary_key
     return select(*columns_of(kind, table)).where(key == bindparam("key"))
 
@@ -180,25 +181,27 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-def upsert(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> None:
-    """Insert a row or several; of those whose primary key exists replace all columns."""
+def upsert(connection: Connection, table: Table, rows: RowValues | Sequence[RowValues]) -> None:
+    """Insert a row or several; if the primary key exists, replace the other columns."""
     row = rows if isinstance(rows, Mapping) else rows[0]
     connection.execute(_upsert(connection.dialect.name, table, tuple(row)), rows)
 
 
-def insert_if_new(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
-    """Insert those of the rows whose primary key is new; return the number of these."""
+def insert_if_new(
+    connection: Connection, table: Table, rows: RowValues | Sequence[RowValues]
+) -> int:
+    """Insert the rows whose primary key is new; return how many that were."""
     statement = _insert_if_new(connection.dialect.name, table)
     return connection.execute(
         statement, rows, execution_options={"preserve_rowcount": True}
     ).rowcount
 
 
-def in_parts(items: Collection[_Item]) -> Iterator[list[_Item]]:
-    """Yield some thousand items at a time: both databases limit the parameters of a statement."""
-    rest = iter(items)
-    while some := list(islice(rest, _MAX_PARAMETERS)):
-        yield some
+def in_batches(items: Collection[_Item]) -> Iterator[list[_Item]]:
+    """Yield ten thousand items at a time: both databases limit the parameters of a statement."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, _MAX_PARAMETERS)):
+        yield batch
 
 
 @cache
@@ -215,7 +218,7 @@ def _insert_if_new(dialect: str, table: Table) -> Insert:
 
 
 def insert_into(dialect: str, table: Table) -> Insert:
-    """Return an insert of a dialect, which may handle existing rows."""
+    """Return an INSERT of a dialect, which has ON CONFLICT."""
     # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]

@@ -1,10 +1,11 @@
-"""Retention: old rows are deleted, and backups are made (decision 18).
+"""Retention: which rows are deleted when, and copies of an SQLite state.
 
-Old rows go in small transactions, as long as there is time.
+Old rows are deleted in small transactions, as long as there is time.
 
-A backup is a sound copy, made while crawls write; and the crawl that opens one logs that. A crawl
-notes in `choices` the inode of the file that it has opened. A copy under another name has another
-one; one that was copied over the file has the same, or may get one that was freed.
+A backup is a sound copy that can be made while crawls write. A crawl that opens another file than
+the last crawl says so, because two copies of one state do not know of each other's requests. It
+recognizes the file by its inode, which is kept in `choices`. A copy that was written over the file
+is not noticed, nor a copy that happened to get the inode of a deleted file.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.database import Database
 
-#: Rows of one transaction, during which nobody else can write to SQLite.
-ROWS_AT_ONCE: Final = 500
-#: Keys of one query. It takes no lock, but it looks again at old rows that must stay.
-KEYS_AT_ONCE: Final = 10_000
+#: Rows that one transaction deletes: until it ends nobody else can write to SQLite.
+MAX_ROWS_PER_DELETE: Final = 500
+#: Keys that one query reads. It takes no lock, but it reads old rows again that must stay.
+MAX_KEYS_PER_QUERY: Final = 10_000
 
 
-class Old(Protocol):
-    """Rows to delete."""
+class Deletable(Protocol):
+    """Rows that can be deleted a few at a time."""
 
-    def blocks(self, database: Database) -> Iterator[int]:
-        """Delete them, and yield the number of rows after each transaction."""
+    def delete_in_blocks(self, database: Database) -> Iterator[int]:
+        """Delete the rows, and yield the number of rows after each transaction."""
 
 
 class OldRows(NamedTuple):
@@ -48,52 +49,55 @@ class OldRows(NamedTuple):
 
     table: Table
     is_old: ColumnElement[bool]
-    by: Column[Any]  #: the time; the oldest ones go first, so that no gap is left
+    time: Column[Any]  #: the oldest rows are deleted first, so that the log has no gaps
 
-    def blocks(self, database: Database) -> Iterator[int]:
-        """Delete them, and yield the number of rows after each transaction.
+    def delete_in_blocks(self, database: Database) -> Iterator[int]:
+        """Delete the rows, and yield the number of rows after each transaction.
 
-        Whether a row is old is checked once more as it is deleted, because another process may have
-        changed it. It skips rows that another process is changing or deleting now.
+        The DELETE checks again whether a row is old, because another process may have changed the
+        row. Rows that another process is changing or deleting now are skipped.
         """
         (key,) = self.table.primary_key
-        find = select(key).where(self.is_old).order_by(self.by).limit(KEYS_AT_ONCE)
+        query = select(key).where(self.is_old).order_by(self.time).limit(MAX_KEYS_PER_QUERY)
         while True:
-            keys = [key for (key,) in database.all(find)]
+            keys = [key for (key,) in database.all(query)]
             deleted = 0
-            for start in range(0, len(keys), ROWS_AT_ONCE):
-                count = self._delete(database, key.in_(keys[start : start + ROWS_AT_ONCE]))
+            for start in range(0, len(keys), MAX_ROWS_PER_DELETE):
+                count = self._delete(database, key.in_(keys[start : start + MAX_ROWS_PER_DELETE]))
                 deleted += count
                 yield count
-            if not deleted or len(keys) < KEYS_AT_ONCE:
+            if not deleted or len(keys) < MAX_KEYS_PER_QUERY:
                 return
 
-    def _delete(self, database: Database, some: ColumnElement[bool]) -> int:
+    def _delete(self, database: Database, is_in_block: ColumnElement[bool]) -> int:
         (key,) = self.table.primary_key
-        still_old = select(key).where(some, self.is_old).with_for_update(skip_locked=True)
+        still_old = select(key).where(is_in_block, self.is_old).with_for_update(skip_locked=True)
         return database.change(delete(self.table).where(key.in_(still_old)))
 
 
-def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[[], bool]) -> bool:
-    """Delete old rows until none remain, and return True; False if ``goes_on`` returned False.
+def delete_in_turn(
+    database: Database, groups: Iterable[Deletable], may_continue: Callable[[], bool]
+) -> bool:
+    """Delete old rows until no old row is left, and return True; stop when ``may_continue`` fails.
 
-    Each group in turn loses some, so that none waits until a larger one is done.
+    The groups take turns, block by block, so that a small group does not wait for a large one.
     """
-    turns = deque(group.blocks(database) for group in groups)
-    while turns and goes_on():
+    turns = deque(group.delete_in_blocks(database) for group in groups)
+    while turns and may_continue():
         blocks = turns.popleft()
         if next(blocks, None) is not None:
             turns.append(blocks)
     return not turns
 
 
-_NAME: Final = "file"  #: of the choice with the file that the last crawl opened
-_OPENED: Final = select(choices.c.value).where(choices.c.name == _NAME)
-_LAST_BEGIN: Final = select(runs.c.started_at).order_by(runs.c.started_at.desc()).limit(1)
+#: The row of `choices` with the file that the last crawl opened.
+_FILE: Final = "file"
+_FILE_SQL: Final = select(choices.c.value).where(choices.c.name == _FILE)
+_LAST_START_SQL: Final = select(runs.c.started_at).order_by(runs.c.started_at.desc()).limit(1)
 
 
 class BackupStore(Store):
-    """Copies an SQLite state, and notices that the state is a copy."""
+    """Copies an SQLite state, and notices if the state is a copy."""
 
     @property
     def is_file(self) -> bool:
@@ -101,7 +105,7 @@ class BackupStore(Store):
         return self._database.file is not None
 
     def copy(self, place: Path) -> None:
-        """Write all that is committed now to an empty file; no writer waits.
+        """Write everything that is committed now to an empty file; no writer waits.
 
         Raises StateError if the state or its copy is damaged, or if the disk is full.
         """
@@ -109,30 +113,30 @@ class BackupStore(Store):
             with self._database.snapshot() as source, closing(sqlite3.connect(place)) as copy:
                 driver: Any = source.connection.driver_connection
                 driver.backup(copy)
-                (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+                (result,) = copy.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
-            found = str(error)
-        if found != "ok":
-            why = " ".join(str(found).split())
-            raise StateError(f"{self._database} cannot be copied to {place}: {why}")
+            result = str(error)
+        if result != "ok":
+            reason = " ".join(str(result).split())
+            raise StateError(f"{self._database} cannot be copied to {place}: {reason}")
 
-    def notice(self) -> str:
-        """Note which file the state is; return a sentence if that is not the one of the last crawl.
+    def record_file(self) -> str:
+        """Record which file the state is. Return a warning if the last crawl used another file.
 
-        One of several crawls that begin at once returns it.
+        If several crawls begin at once, one of them gets the warning.
         """
         file = self._database.file
-        here = "" if file is None else file.inode
-        if (self._database.scalar(_OPENED) or "") == here:
+        inode = "" if file is None else file.inode
+        if (self._database.scalar(_FILE_SQL) or "") == inode:
             return ""
 
         def write(connection: Connection) -> tuple[str, float | None]:
-            found, last = connection.scalar(_OPENED) or "", connection.scalar(_LAST_BEGIN)
-            upsert(connection, choices, {"name": _NAME, "value": here})
-            return found, last
+            recorded, last = connection.scalar(_FILE_SQL) or "", connection.scalar(_LAST_START_SQL)
+            upsert(connection, choices, {"name": _FILE, "value": inode})
+            return recorded, last
 
-        found, last = self._database.write(write)
-        if found in ("", here):
+        recorded, last = self._database.write(write)
+        if recorded in ("", inode):
             return ""
         began = f" (its last run began at {format_moment(last)})" if last else ""
         return (

@@ -1,6 +1,6 @@
-"""Runs: one row for each crawl, and for each command that requested a URL by hand (decision 39).
+"""Runs: one row for each crawl, and for each command that fetched a URL by hand.
 
-A time that lies in the future was written by a wrong clock, so the latest times are read here too.
+The latest times of all tables are read here too: a time in the future was written by a wrong clock.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-_MAX_NAME_CHARS: Final = 255  #: characters, of a spider, and of the end of a run
-_RUNS: Final = select(runs)
+_MAX_NAME_CHARS: Final = 255  #: of a spider, and of the reason for the end of a run
+_RUNS_SQL: Final = select(runs)
 _TIMES: Final = (
     runs.c.started_at,
     runs.c.ended_at,
@@ -43,32 +43,32 @@ class RunRecord:
 
     id: int = 0  #: given by the database
     spider: str
-    command: str = ""  #: that requested a URL by hand, such as `shell`; "" for a crawl
+    command: str = ""  #: the command that fetched a URL by hand, such as `shell`; "" for a crawl
     started_at: float
-    ended_at: float | None = None  #: None while it goes on, and permanently if it was killed
+    ended_at: float | None = None  #: None while it goes on, and forever if it was killed
     finish_reason: str = ""  #: as Scrapy names it
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
-    online_at: float | None = None  #: the first moment at which it proved the network
+    online_at: float | None = None  #: when an answer first proved that the network works
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended, and was not killed."""
+        """Whether the run has ended by itself. False for a run that goes on or was killed."""
         return self.ended_at is not None
 
 
 class RunStore(Store):
-    """Writes the begin and the end of runs, and reads them."""
+    """Writes the start and the end of runs, and reads runs."""
 
     def begin(self, run: RunRecord, declared: bytes | str = b"") -> int:
         """Record the start of a run, and return its number.
 
-        ``declared`` is the document of the sources that the run declares, empty for none, or the
-        name of its copy. It is kept as a copy, and the settings of the run name it.
+        ``declared`` is the document of the sources that the run declares, which is kept as a copy,
+        or the name of such a copy; empty for none. The settings of the run refer to the copy.
         """
         row = {
-            "spider": _name(run.spider),
+            "spider": _storable_name(run.spider),
             "command": run.command,
             "started_at": run.started_at,
             "versions": json.dumps(dict(run.versions)),
@@ -99,37 +99,38 @@ class RunStore(Store):
         summary: Mapping[str, Any],
         online_at: float | None = None,
     ) -> None:
-        """Record the end of a run, its summary, and when it first proved the network."""
+        """Record the end of a run, its summary, and when it proved that the network works."""
         values = {
             "ended_at": ended,
-            "finish_reason": _name(finish_reason),
+            "finish_reason": _storable_name(finish_reason),
             "summary": json.dumps(dict(summary)),
         }
         values["online_at"] = online_at
         self._database.change(update(runs).where(runs.c.id == number).values(values))
 
     def is_network_proven(self, number: int, visited: float | None) -> bool:
-        """Return True if another run than this one proved the network since a last visit.
+        """Return True if another run than this one proved the network since the last visit.
 
-        A source that was never visited counts since the first run with the same declared sources.
+        ``visited`` is the time of the visit. For a source that was never visited it is the start of
+        the first run with the same declared sources.
         """
-        others = runs.c.id != number
+        is_other_run = runs.c.id != number
         since = visited
         if since is None:
             run = self.find(number)
             declared = run.settings.get("declared") if run else None
-            of_same = runs.c.settings.contains(f'"declared": "{declared}"')
+            is_same_declaration = runs.c.settings.contains(f'"declared": "{declared}"')
             since = self._database.scalar(
-                select(func.min(runs.c.started_at)).where(others, of_same)
+                select(func.min(runs.c.started_at)).where(is_other_run, is_same_declaration)
             )
         if since is None:
             return False
-        proven_at = self._database.scalar(select(func.max(runs.c.online_at)).where(others))
+        proven_at = self._database.scalar(select(func.max(runs.c.online_at)).where(is_other_run))
         return proven_at is not None and proven_at > since
 
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""
-        row = self._database.first(_RUNS.where(runs.c.id == number))
+        row = self._database.first(_RUNS_SQL.where(runs.c.id == number))
         return None if row is None else run_of(row)
 
     def latest(
@@ -140,35 +141,36 @@ class RunStore(Store):
         *,
         only_crawls: bool = False,
     ) -> list[RunRecord]:
-        """Return the runs that began last, at most ``max_runs``, the newest first.
+        """Return the newest runs, at most ``max_runs``, the newest first.
 
-        With ``since`` only those that began at that moment or later, and with ``until`` those that
-        neither began nor ended after it, in epoch seconds. Crawls are the runs of no command.
+        ``since`` leaves out runs that began earlier, ``until`` runs that began or ended later; both
+        are in epoch seconds. ``only_crawls`` leaves out commands that fetched a URL by hand.
         """
-        wanted = _RUNS.order_by(*_NEWEST_FIRST).limit(max_runs)
+        query = _RUNS_SQL.order_by(*_NEWEST_FIRST).limit(max_runs)
         if since is not None:
-            wanted = wanted.where(runs.c.started_at >= since)
+            query = query.where(runs.c.started_at >= since)
         if until is not None:
             ended = func.coalesce(runs.c.ended_at, runs.c.started_at)
-            wanted = wanted.where(runs.c.started_at <= until, ended <= until)
+            query = query.where(runs.c.started_at <= until, ended <= until)
         if only_crawls:
-            wanted = wanted.where(runs.c.command == "")
-        return [run_of(row) for row in self._all(wanted)]
+            query = query.where(runs.c.command == "")
+        return [run_of(row) for row in self._all(query)]
 
     def moments(self) -> dict[str, float]:
         """Return the latest time of each table of the state that has one, in epoch seconds."""
-        newest = (select(literal(each.table.name), func.max(each)) for each in _TIMES)
-        found = [(moment, name) for name, moment in self._all(union_all(*newest)) if moment]
-        return {name: moment for moment, name in sorted(found)}  # the last one of a table counts
+        newest = (select(literal(column.table.name), func.max(column)) for column in _TIMES)
+        moments = [(moment, name) for name, moment in self._all(union_all(*newest)) if moment]
+        # A table may have several times: sorted, the latest one is written last and stays.
+        return {name: moment for moment, name in sorted(moments)}
 
 
-def _name(text: str) -> str:
-    """Return a text that anybody may have chosen as its column takes it."""
+def _storable_name(text: str) -> str:
+    """Return a text that a project chose, in a form that its column accepts."""
     return storable(text)[:_MAX_NAME_CHARS]
 
 
 def run_of(row: Sequence[Any]) -> RunRecord:
-    """Return the run of a row that has all columns of its table, in their order."""
+    """Return the run of a row with all columns of the table, in their order."""
     values = dict(zip(runs.c.keys(), row, strict=True))
     for name in ("versions", "settings", "summary"):
         values[name] = json.loads(values[name])

@@ -1,12 +1,13 @@
-"""Declared sources, visited sources, and due sources (R7, R8; decisions 17, 20, 21, 40).
+"""Sources: which are declared, which were visited and how that went, and which are due.
 
-    a sources file -> `sync` -> declared: one row per source of each file
-    a visit -> `outcome` -> sources: one row per visited source, by the number of its URL
-    declared -> `hosts` with due sources, `page` of those of a host
+    a sources file -> `Sync` -> table `declared`: a row for each source of each file
+    a visit -> `outcome_writer` -> table `sources`: a row for each visited source
+    table `declared` -> `hosts` with due sources -> `page_reader` for the sources of one host
 
-Sync, visits and the operator write different columns. Only `declared` repeats the facts that make a
-source due (`note`), so that one index has the hosts with work. A visit owns its host, so the rows
-of its source stay true until its outcome is written.
+A canonical URL has a number, its key, in both tables. Sync, visits and the operator write different
+columns, so they do not overwrite each other. Only the facts that make a source due are in both
+tables: with them one index finds the hosts that have work. A visit owns its host, so the rows of
+its source do not change until its outcome is written.
 """
 
 from __future__ import annotations
@@ -60,61 +61,61 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.records import LlmsTxtRecord
 
-#: Sources read at once.
-PAGE: Final = 1000
+#: Sources that are read at once.
+PAGE_SIZE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Sources of one file: those of a kind whose URL, name or tags contain ``only``."""
+    """The sources of one kind in one file whose URL, name or tags contain ``only``."""
 
     file: int
     kind: Kind
     only: str = ""
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The parameters of `_CHOSEN`."""
+    def params(self) -> dict[str, Any]:
+        """The parameters of `_IS_SELECTED`, which leaves ``only`` to `has`."""
         return {"of_file": self.file, "of_kind": self.kind}
 
     def has(self, source: Source) -> bool:
-        """Return True if a source of the file is one of them."""
-        wanted = self.only.casefold()
+        """Return True if a source of the file is selected."""
+        text_sought = self.only.casefold()
         texts = (source.url, source.name or "", *source.tags)
-        return source.kind == self.kind and any(wanted in text.casefold() for text in texts)
+        return source.kind == self.kind and any(text_sought in text.casefold() for text in texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerms:
-    """The moment of a run: sources that become due later belong to the next run."""
+    """What decides which sources are due in a run. Later ones belong to the next run."""
 
-    began: float  #: epoch seconds
-    min_revisit: float  #: seconds
-    force: bool = False  #: each source is due that is not gone
+    began: float  #: the start of the run in epoch seconds
+    min_revisit: float  #: seconds between two visits of a source
+    force: bool = False  #: whether all sources are due, except those that are gone (410)
 
-    def given(self, now: float) -> dict[str, float]:
-        """Return the parameters of a query for due sources as of ``now``."""
-        return {"began": self.began, **_given(self.min_revisit, now)}
+    def params(self, now: float) -> dict[str, float]:
+        """Return the parameters of a query for sources that are due at ``now``."""
+        return {"began": self.began, **_due_params(self.min_revisit, now)}
 
 
 class DueSource(NamedTuple):
-    """A source that is due, and its row under its declared URL."""
+    """A source that is due, and what is known about it."""
 
     source: Source
     record: SourceRecord | None  #: None before its first visit
 
 
 class KnownSource(NamedTuple):
-    """The row of a source, its due time, and the reason, in a word of `Due`."""
+    """What is known about a source, and when and why it is due."""
 
     record: SourceRecord
-    at: float
-    rule: str
+    at: float  #: when it is due, in epoch seconds
+    rule: str  #: a word of `Due`
 
 
-#: Where a page of sources begins: the due time of the last one before it, and its number.
+#: Where a page of sources begins: the due time and the key of the last source before the page.
 PagePosition = tuple[float, int]
-#: Sources of a host, and where the following ones begin, if there are any.
+#: Due sources of a host, and where the next page begins; None after the last page.
 SourcePage: TypeAlias = tuple[list[DueSource], PagePosition | None]
 #: Before the first source.
 FIRST_POSITION: Final[PagePosition] = (-math.inf, -1)
@@ -122,27 +123,27 @@ FIRST_POSITION: Final[PagePosition] = (-math.inf, -1)
 
 @dataclass
 class SourceCounts:
-    """The number of due sources, and of the others."""
+    """The numbers of sources that are due in a run, later, or never again."""
 
     due: int = 0
     later: int = 0
     gone: int = 0
-    next_due: float = NEVER  #: when the first of the others is due
+    next_due: float = NEVER  #: when the first source is due that is due later
 
 
 _C, _S = declared.c, sources.c
 #: The columns of a declared source, as `source_of` takes them.
-SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "delay", "details"))
-_COLUMNS: Final = columns_of(SourceRecord, sources)
-_CHOSEN: Final = (_C.file == bindparam("of_file"), _C.kind == bindparam("of_kind"))
-_COUNT: Final = select(func.count()).select_from(declared)
+SOURCE_COLUMNS: Final = tuple(_C[name] for name in ("url", "kind", "every", "delay", "details"))
+_RECORD_COLUMNS: Final = columns_of(SourceRecord, sources)
+_IS_SELECTED: Final = (_C.file == bindparam("of_file"), _C.kind == bindparam("of_kind"))
+_COUNT_SQL: Final = select(func.count()).select_from(declared)
 _NOW: Final = bindparam("now", type_=Double)
 _BEGAN: Final = bindparam("began", type_=Double)
-_OF_KEY: Final = _S.url_key == bindparam("of")
-_FETCHED_AT: Final = select(_S.visited_at).where(_OF_KEY)
-_UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
+_HAS_KEY: Final = _S.url_key == bindparam("of")
+_VISITED_AT_SQL: Final = select(_S.visited_at).where(_HAS_KEY)
+_UPDATE_SQL: Final = update(sources).where(_HAS_KEY).returning(_S.resumed)
 _FACTS: Final = ("visited_at", "not_before", "failures", "unconnected")
-_NOTE: Final = (
+_REPEAT_SQL: Final = (
     update(declared)
     .where(_C.url_key == bindparam("of"))
     .values({name: bindparam(f"new_{name}") for name in (*_FACTS, "host")})
@@ -152,51 +153,51 @@ _NO_VALIDATORS: Final[dict[str, Any]] = {
     "etag": None,
     "last_modified": None,
 }
-_FIND_DECLARED: Final = select(*SOURCE).where(
+_DECLARED_SQL: Final = select(*SOURCE_COLUMNS).where(
     _C.url_key == bindparam("of"), _C.file == bindparam("within")
 )
 
 
 class SourceStore(Store):
-    """Finds declared and visited sources, and writes the results of their visits."""
+    """Reads declared and visited sources, and writes what came of visits."""
 
     # ---- visited sources ----
 
     def find(self, url: str) -> SourceRecord | None:
-        """Return the row of a source, however it is spelled; None before its first visit."""
+        """Return what is known about a source, in any spelling; None before its first visit."""
         record = self._find(SourceRecord, sources, url_key(url))
         return record and record.with_url(record.url)
 
     def all(self) -> list[SourceRecord]:
-        """Return the row of every source ever visited, whether it is still declared or not."""
-        return [_record(row) for row in self._all(select(*_COLUMNS))]
+        """Return the records of all sources that were ever visited, declared or not."""
+        return [_record(row) for row in self._all(select(*_RECORD_COLUMNS))]
 
     def urls(self) -> dict[str, None]:
-        """Return the URL of every source ever visited, whether it is still declared or not."""
+        """Return the URLs of all sources that were ever visited, declared or not."""
         return dict.fromkeys(url for (url,) in self._all(select(_S.url)))
 
     def known_urls(self) -> dict[str, None]:
-        """Return the URL of every source that is declared or was ever visited."""
+        """Return the URLs of all sources that are declared or were ever visited."""
         return dict.fromkeys(url for (url,) in self._all(union(select(_C.url), select(_S.url))))
 
-    def due(self, url: str, least: float, now: float) -> KnownSource | None:
-        """Return the row of a source, and when it is due; ``least`` is in seconds."""
-        return next(self._due(least, now, _S.url_key == url_key(url)), None)
+    def due(self, url: str, min_revisit: float, now: float) -> KnownSource | None:
+        """Return what is known about a source, and when it is due; None before its first visit."""
+        return next(self._read_due(min_revisit, now, _S.url_key == url_key(url)), None)
 
     def in_trouble(self) -> tuple[set[int], set[int]]:
-        """Return the keys of the sources whose last visit failed, and of those that are refused."""
+        """Return the keys of the sources whose last visit failed, and of the refused ones."""
         key = select(_S.url_key)
         with self._database.snapshot() as connection:
             failing = set(connection.scalars(key.where(_S.failures > 0)))
             return failing, set(connection.scalars(key.where(_S.outcome == REFUSED)))
 
-    def _due(
-        self, least: float, now: float, *conditions: ColumnElement[bool]
+    def _read_due(
+        self, min_revisit: float, now: float, *conditions: ColumnElement[bool]
     ) -> Iterator[KnownSource]:
-        due = _due(sources, literal(0.0, Double))
-        found = select(*_COLUMNS, *due).where(*conditions)
-        for *row, at, rule in self._all(found, **_given(least, now)):
-            yield KnownSource(_record(row), at, rule)
+        due = _due_expression(sources, literal(0.0, Double))
+        query = select(*_RECORD_COLUMNS, *due).where(*conditions)
+        for *row, due_at, rule in self._all(query, **_due_params(min_revisit, now)):
+            yield KnownSource(_record(row), due_at, rule)
 
     # ---- visits and the operator ----
 
@@ -204,71 +205,70 @@ class SourceStore(Store):
         self,
         known: SourceRecord | None,
         record: SourceRecord,
-        found: Sequence[EntryRecord] = (),
+        entries: Sequence[EntryRecord] = (),
         llmstxt: LlmsTxtRecord | None = None,
         *,
         host: str,
     ) -> Callable[[Connection], frozenset[str]]:
-        """Return a function that writes the outcome of a visit, and returns its new entries' keys.
+        """Return a function that writes the outcome of a visit and returns the keys of new entries.
 
-        ``known`` is the row as the visit began, None before the first one; ``host`` paces the next
-        visit. Validators and the entries of their response are written together, so that a crash at
-        any point neither loses nor repeats an entry (R7, decision 17). A source that has its number
-        no more is dropped, with its entries. A second call writes nothing twice, and returns the
-        same.
+        ``known`` is the record when the visit began, None before the first visit; ``record`` is the
+        record after it. ``host`` is the host of the next visit, or its domain if domains are paced.
+        Validators are written together with the entries of the response, so that a crash can
+        neither lose nor repeat an entry. If the source no longer has its key, nothing is written.
 
-        In a transaction it raises RefusedValues for values that the database does not accept, such
-        as an entry of a source without a row.
+        If the function is called again, it writes nothing twice and returns the same. A transaction
+        with it raises RefusedValues for values that the database does not accept.
         """
         key, attempts = {"of": url_key(record.url)}, list[None]()
         row = row_of(record)
-        del row["resumed"]  # which is the operator's
+        del row["resumed"]  # only the operator writes it
 
         def write(connection: Connection) -> frozenset[str]:
             facts = {name: row[name] for name in _FACTS}
             if known is None:
                 upsert(connection, sources, {**row, "url_key": key["of"]})
-            elif (resumed := connection.scalar(_UPDATE, {**row, **key})) is None:
-                return frozenset()  # the file declares it where it moved
-            elif resumed != known.resumed:  # during the visit
+            elif (resumed := connection.scalar(_UPDATE_SQL, {**row, **key})) is None:
+                return frozenset()  # it moved, and the file declares the new URL by now
+            elif resumed != known.resumed:  # by the operator, during the visit
                 facts["failures"] = min(record.failures, 1)
-                forgotten = _NO_VALIDATORS | {"failures": facts["failures"]}
+                changes = _NO_VALIDATORS | {"failures": facts["failures"]}
                 if record.failures:
-                    forgotten["failing_since"] = record.visited_at
-                connection.execute(update(sources).where(_OF_KEY).values(forgotten), key)
-            noted = {f"new_{name}": value for name, value in (*facts.items(), ("host", host))}
-            connection.execute(_NOTE, {**noted, **key})
+                    changes["failing_since"] = record.visited_at
+                connection.execute(update(sources).where(_HAS_KEY).values(changes), key)
+            repeated = {f"new_{name}": value for name, value in (*facts.items(), ("host", host))}
+            connection.execute(_REPEAT_SQL, {**repeated, **key})
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
-            is_unread = known is None or not known.format
-            # An earlier attempt may have lost only the answer to its COMMIT.
+            is_first = known is None or not known.format
+            # The COMMIT of an earlier attempt may have succeeded, and only its answer been lost.
             is_rerun = bool(attempts)
             attempts.append(None)
-            return insert_unseen(connection, found, backfill=is_unread, is_rerun=is_rerun)
+            return insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)
 
         return write
 
     @staticmethod
     def is_written(record: SourceRecord) -> Callable[[Connection], bool]:
-        """Return a function that checks whether a record is of the last visit of its source."""
+        """Return a function that tells whether the visit with this record was written."""
         key = {"of": url_key(record.url)}
-        return lambda connection: connection.scalar(_FETCHED_AT, key) == record.visited_at
+        return lambda connection: connection.scalar(_VISITED_AT_SQL, key) == record.visited_at
 
     def resume(self, url: str) -> bool:
-        """Forget the validators of a source, so that its next visit reads its document as a whole.
+        """Forget the validators of a source, so that its next visit gets the whole document.
 
-        A source that is gone (410) or failing becomes due, and its count of failures 0; return
-        False for any other, which stays due as it is.
+        A source that is gone (410) or failing becomes due, with no failures; return True for such a
+        source. For another source its due time stays, and the result is False.
         """
         key = {"of": url_key(url)}
-        of_this = update(sources).where(_OF_KEY)
-        anew = of_this.values({**_NO_VALIDATORS, "resumed": _S.resumed + 1})
+        update_source = update(sources).where(_HAS_KEY)
+        forget = update_source.values({**_NO_VALIDATORS, "resumed": _S.resumed + 1})
         due = {"not_before": 0.0, "failures": 0, "failing_since": None}
 
         def write(connection: Connection) -> bool:
-            connection.execute(anew, key)
-            in_trouble = of_this.where(_S.failures > 0).values(due)
-            is_resumed = connection.execute(in_trouble, key).rowcount == 1
+            connection.execute(forget, key)
+            make_due = update_source.where(_S.failures > 0).values(due)
+            is_resumed = connection.execute(make_due, key).rowcount == 1
             repeat_facts(connection, _C.url_key == key["of"])
             return is_resumed
 
@@ -277,57 +277,67 @@ class SourceStore(Store):
     # ---- declared sources ----
 
     def owner(self, chosen: Selection, url: str) -> Source | None:
-        """Return a source that declares this URL: as its page, or as the llms.txt of its host."""
-        rows = self._all(_FIND_DECLARED, of=url_key(url), within=chosen.file)
+        """Return a source that declares this URL: as its own, or as the llms.txt of its host."""
+        rows = self._all(_DECLARED_SQL, of=url_key(url), within=chosen.file)
         source = next((source_of(*row) for row in rows), None)
         if source and source.url == url and chosen.has(source):
             return source
         if chosen.kind != "llms" or not url.endswith("/llms.txt"):
             return None
         is_there = _C.url.startswith(url.removesuffix("llms.txt"), autoescape=True)
-        rows = self._all(select(*SOURCE).where(*_CHOSEN, is_there).limit(PAGE), **chosen.given)
+        rows = self._all(
+            select(*SOURCE_COLUMNS).where(*_IS_SELECTED, is_there).limit(PAGE_SIZE), **chosen.params
+        )
         owners = (source for source in (source_of(*row) for row in rows) if chosen.has(source))
-        return next((each for each in owners if url in declared_urls(each)), None)
+        return next((owner for owner in owners if url in declared_urls(owner)), None)
 
     def iterate(self, chosen: Selection) -> Iterator[Source]:
-        """Yield all chosen sources, a page at a time."""
-        page = select(_C.url_key, *SOURCE).where(*_CHOSEN).order_by(_C.url_key).limit(PAGE)
-        rows = self._all(page, **chosen.given)
+        """Yield all chosen sources; a page of them is in memory."""
+        page = (
+            select(_C.url_key, *SOURCE_COLUMNS)
+            .where(*_IS_SELECTED)
+            .order_by(_C.url_key)
+            .limit(PAGE_SIZE)
+        )
+        rows = self._all(page, **chosen.params)
         while rows:
-            found = (source_of(*values) for _, *values in rows)
-            yield from (each for each in found if not chosen.only or chosen.has(each))
-            rest = page.where(_C.url_key > rows[-1][0])
-            rows = self._all(rest, **chosen.given) if len(rows) == PAGE else ()
+            page_sources = (source_of(*values) for _, *values in rows)
+            yield from (source for source in page_sources if not chosen.only or chosen.has(source))
+            next_page = page.where(_C.url_key > rows[-1][0])
+            rows = self._all(next_page, **chosen.params) if len(rows) == PAGE_SIZE else ()
 
     def count(self, chosen: Selection) -> int:
         """Return the number of chosen sources."""
         if chosen.only:
             return sum(1 for _ in self.iterate(chosen))
-        return int(self._all(_COUNT.where(*_CHOSEN), **chosen.given)[0][0])
+        return int(self._all(_COUNT_SQL.where(*_IS_SELECTED), **chosen.params)[0][0])
 
     def total(self, file: int) -> int:
         """Return the number of sources that a file declares."""
-        return int(self._all(_COUNT.where(_C.file == file))[0][0])
+        return int(self._all(_COUNT_SQL.where(_C.file == file))[0][0])
 
     # ---- due sources ----
 
     def hosts(self, chosen: Selection, terms: RunTerms) -> tuple[list[HostWork], SourceCounts]:
-        """Return the hosts that have due sources, and the numbers of due and other sources."""
-        due, given = _due(declared, _C.every), {**chosen.given, **terms.given(terms.began)}
-        is_wanted = _is_wanted(declared, due, force=terms.force)
-        columns = (_C.host, due.at, case((is_wanted, 1), else_=0))
-        if chosen.only:  # one by one
-            each = select(*columns, *SOURCE).where(*_CHOSEN).order_by(_C.host)
-            rows = self._all(each, **given)
-            return _counted(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
-        by_host = select(_C.host, func.count(), func.min(due.at)).where(*_CHOSEN, is_wanted)
+        """Return the hosts that have due sources, and how many sources are due, later and gone."""
+        due, params = (
+            _due_expression(declared, _C.every),
+            {**chosen.params, **terms.params(terms.began)},
+        )
+        is_due = _is_due(declared, due, force=terms.force)
+        columns = (_C.host, due.at, case((is_due, 1), else_=0))
+        if chosen.only:  # SQL cannot tell which sources contain a text
+            query = select(*columns, *SOURCE_COLUMNS).where(*_IS_SELECTED).order_by(_C.host)
+            rows = self._all(query, **params)
+            return _count(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
+        by_host = select(_C.host, func.count(), func.min(due.at)).where(*_IS_SELECTED, is_due)
         is_gone = _C.not_before >= NEVER
-        later = case((not_(or_(is_gone, is_wanted)), due.at))
-        others = select(func.count(), func.sum(case((is_gone, 1), else_=0)), func.min(later))
-        work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host), **given)]
-        ((count, gone, next_due),) = self._all(others.where(*_CHOSEN), **given)
-        number = sum(each.sources for each in work)
-        counts = SourceCounts(number, count - (gone or 0) - number, gone or 0)
+        later = case((not_(or_(is_gone, is_due)), due.at))
+        totals = select(func.count(), func.sum(case((is_gone, 1), else_=0)), func.min(later))
+        work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host), **params)]
+        ((count, gone, next_due),) = self._all(totals.where(*_IS_SELECTED), **params)
+        due_count = sum(host_work.sources for host_work in work)
+        counts = SourceCounts(due_count, count - (gone or 0) - due_count, gone or 0)
         return work, counts if next_due is None else replace(counts, next_due=next_due)
 
     @staticmethod
@@ -337,37 +347,48 @@ class SourceStore(Store):
         host: str,
         now: float,
         after: PagePosition,
-        most: int = PAGE,
+        max_sources: int = PAGE_SIZE,
     ) -> Callable[[Connection], SourcePage]:
-        """Return a function that reads due sources of a host, and the start of the next page.
+        """Return a function that reads due sources of a host, and where the next page begins.
 
-        Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
-        seconds.
+        Sources that have been due longest come first. ``now`` is in epoch seconds.
         """
-        place = {"paced": host, "since": after[0], "after": after[1], "most": most + 1}
-        given = {**chosen.given, **terms.given(now), **place}
+        position = {
+            "paced": host,
+            "since": after[0],
+            "after": after[1],
+            "max_rows": max_sources + 1,
+        }
+        params = {**chosen.params, **terms.params(now), **position}
 
         def read(connection: Connection) -> SourcePage:
-            rows = connection.execute(_page(force=terms.force), given).all()
-            following = (rows[most - 1][0], rows[most - 1][1]) if len(rows) > most else None
-            return _due_sources(rows[:most], chosen), following
+            rows = connection.execute(_page_query(force=terms.force), params).all()
+            next_page = (
+                (rows[max_sources - 1][0], rows[max_sources - 1][1])
+                if len(rows) > max_sources
+                else None
+            )
+            return _due_sources(rows[:max_sources], chosen), next_page
 
         return read
 
 
 def _due_sources(rows: Sequence[Sequence[Any]], chosen: Selection) -> list[DueSource]:
-    """Return the chosen sources of the rows of `_page`."""
-    found = []
+    """Return the chosen sources in the rows of `_page_query`."""
+    due_sources = []
     for _, _, is_due, *values in rows:
-        source, known = source_of(*values[: len(SOURCE)]), values[len(SOURCE) :]
+        source, record_values = (
+            source_of(*values[: len(SOURCE_COLUMNS)]),
+            values[len(SOURCE_COLUMNS) :],
+        )
         if is_due and (not chosen.only or chosen.has(source)):
-            record = _record(known).with_url(source.url) if known[0] else None
-            found.append(DueSource(source, record))
-    return found
+            record = _record(record_values).with_url(source.url) if record_values[0] else None
+            due_sources.append(DueSource(source, record))
+    return due_sources
 
 
 class DeclaredSources(Collection[Source]):
-    """The sources that one run may request; all of them are in the state, and none in memory."""
+    """The sources that one run may visit, as a collection that reads the state, page by page."""
 
     def __init__(self, store: SourceStore, chosen: Selection) -> None:
         self.chosen = chosen
@@ -388,14 +409,14 @@ class DeclaredSources(Collection[Source]):
 
 
 def repeat_facts(connection: Connection, *conditions: ColumnElement[bool]) -> None:
-    """Repeat in rows of `declared` the facts that decide when their sources are due."""
+    """Copy the facts that decide when a source is due from `sources` to rows of `declared`."""
     facts = {name: _S[name] for name in _FACTS}
-    known = update(declared).where(_S.url_key == _C.url_key, *conditions)
-    connection.execute(known.values(facts))
+    repeat = update(declared).where(_S.url_key == _C.url_key, *conditions)
+    connection.execute(repeat.values(facts))
 
 
 def source_of(url: str, kind: Kind, every: float, delay: float | None, details: str) -> Source:
-    """Return the source of a row of ``SOURCE``."""
+    """Return the source of a row of `SOURCE_COLUMNS`."""
     name, tags, page, folders = json.loads(details) if details else (None, (), None, ())
     return Source(
         url,
@@ -410,61 +431,62 @@ def source_of(url: str, kind: Kind, every: float, delay: float | None, details: 
 
 
 def _record(row: Sequence[Any]) -> SourceRecord:
-    """Return the record of a row; a move to its declared URL is over."""
+    """Return the record of a row of `_RECORD_COLUMNS`."""
     record = record_of(SourceRecord, row)
     return record.with_url(record.url)
 
 
-def _given(least: float, now: float) -> dict[str, float]:
-    """Return the parameters of `_due`."""
-    return {"revisit": min(least, LONGEST_SECONDS), "now": now}
+def _due_params(min_revisit: float, now: float) -> dict[str, float]:
+    """Return the parameters of `_due_expression`."""
+    return {"revisit": min(min_revisit, LONGEST_SECONDS), "now": now}
 
 
-def _due(known: Table, every: ColumnElement[float]) -> Due:
-    return Due.of(known, every, bindparam("revisit", type_=Double), _NOW)
+def _due_expression(table: Table, every: ColumnElement[float]) -> Due:
+    return Due.from_columns(table, every, bindparam("revisit", type_=Double), _NOW)
 
 
-def _is_wanted(known: Table, due: Due, *, force: bool) -> ColumnElement[bool]:
-    """Whether a source is to be visited: with ``force`` each one that is not gone.
+def _is_due(table: Table, due: Due, *, force: bool) -> ColumnElement[bool]:
+    """Return the condition that a source is due in a run.
 
-    Sources that any worker visited since the run began are done.
+    With ``force`` that is each source which is not gone and which no worker has visited since the
+    run began.
     """
     if not force:
         return due.at <= _BEGAN
-    at = known.c.visited_at
-    return and_(due.at < NEVER, or_(at.is_(None), at <= _BEGAN, at > _NOW))
+    visited_at = table.c.visited_at
+    return and_(due.at < NEVER, or_(visited_at.is_(None), visited_at <= _BEGAN, visited_at > _NOW))
 
 
 @cache
-def _page(*, force: bool) -> Select[Any]:
-    """Return the query for a page of the due sources of a host; it runs at each visit."""
-    due = _due(declared, _C.every)
-    mine = (*_CHOSEN, _C.host == bindparam("paced"), _is_wanted(declared, due, force=force))
-    # The index alone has these sources, even of a host that has very many.
-    first = select(_C.url_key, due.at.label("since")).where(*mine)
-    place = bindparam("since", type_=Double), bindparam("after", type_=BigInteger)
-    first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
-    page = first.order_by(due.at, _C.url_key).limit(bindparam("most")).subquery()
-    is_own = and_(_C.url_key == page.c.url_key, _C.file == bindparam("of_file"))
-    joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
-    # A sync and a visit that ended at once may have written an earlier time in the index.
-    truth = _is_wanted(sources, _due(sources, _C.every), force=force)
-    is_true = case((or_(_S.url_key.is_(None), truth), 1), else_=0)
-    columns = (page.c.since, page.c.url_key, is_true, *SOURCE, *_COLUMNS)
+def _page_query(*, force: bool) -> Select[Any]:
+    """Return the query for a page of the due sources of a host. It is built once, for speed."""
+    due = _due_expression(declared, _C.every)
+    conditions = (*_IS_SELECTED, _C.host == bindparam("paced"), _is_due(declared, due, force=force))
+    # The index alone answers this part, even if the host has very many sources.
+    keys = select(_C.url_key, due.at.label("since")).where(*conditions)
+    position = bindparam("since", type_=Double), bindparam("after", type_=BigInteger)
+    keys = keys.where(tuple_(due.at, _C.url_key) > tuple_(*position))
+    page = keys.order_by(due.at, _C.url_key).limit(bindparam("max_rows")).subquery()
+    is_in_page = and_(_C.url_key == page.c.url_key, _C.file == bindparam("of_file"))
+    joined = page.join(declared, is_in_page).outerjoin(sources, _S.url_key == _C.url_key)
+    # `declared` may have an earlier due time than `sources`, if a sync and a visit ended at once.
+    is_due_by_record = _is_due(sources, _due_expression(sources, _C.every), force=force)
+    is_due = case((or_(_S.url_key.is_(None), is_due_by_record), 1), else_=0)
+    columns = (page.c.since, page.c.url_key, is_due, *SOURCE_COLUMNS, *_RECORD_COLUMNS)
     return select(*columns).select_from(joined).order_by(page.c.since, page.c.url_key)
 
 
-def _counted(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], SourceCounts]:
-    """Count sources by host, when each is due, and whether it is wanted."""
+def _count(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], SourceCounts]:
+    """Count rows of host, due time, and whether the source is due in this run."""
     work, counts = dict[str, HostWork](), SourceCounts()
-    for host, at, is_wanted in rows:
-        if is_wanted:
-            known = work.get(host, HostWork(host, 0, at))
-            work[host] = HostWork(host, known.sources + 1, min(known.since, at))
+    for host, due_at, is_due in rows:
+        if is_due:
+            host_work = work.get(host, HostWork(host, 0, due_at))
+            work[host] = HostWork(host, host_work.sources + 1, min(host_work.since, due_at))
             counts.due += 1
-        elif at == NEVER:
+        elif due_at == NEVER:
             counts.gone += 1
         else:
             counts.later += 1
-            counts.next_due = min(counts.next_due, at)
+            counts.next_due = min(counts.next_due, due_at)
     return list(work.values()), counts

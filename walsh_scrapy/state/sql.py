@@ -1,4 +1,4 @@
-"""SQL that SQLite and PostgreSQL write differently, and expressions in words."""
+"""SQL expressions for the views: in the dialect of the database, and as words for people."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Sql:
     now: str  #: epoch seconds
 
     @classmethod
-    def of(cls, dialect: Dialect, now: float | None = None) -> Self:
-        """Return the expressions of a dialect; without ``now`` the database's clock counts."""
+    def for_dialect(cls, dialect: Dialect, now: float | None = None) -> Self:
+        """Return the expressions of a dialect; ``now`` (epoch seconds) replaces the clock."""
         if now is not None:
             return cls(dialect, repr(float(now)))
         if dialect.name == "sqlite":
@@ -35,7 +35,7 @@ class Sql:
         return self.dialect.name == "sqlite"
 
     def time(self, moment: str) -> str:
-        """Return epoch seconds as RFC 3339; NULL for none, and for times that no calendar has."""
+        """Return epoch seconds as RFC 3339; NULL for 0, NULL and `NEVER`."""
         shown = (
             f"to_char(to_timestamp({moment}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
         )
@@ -89,13 +89,13 @@ class Sql:
         return f"{'min' if self.is_sqlite else 'least'}({', '.join(values)})"
 
     def digits(self, number: str, count: int) -> str:
-        """Return a number, not negative, as a text of this many digits, without its fraction."""
+        """Return the whole part of a number that is not negative as a text of ``count`` digits."""
         if self.is_sqlite:
             return f"printf('%0{count}d', CAST({number} AS INTEGER))"
         return f"lpad(CAST(CAST(floor({number}) AS BIGINT) AS TEXT), {count}, '0')"
 
     def position(self, part: str, column: str) -> str:
-        """Return where a text has a part, counted from 1; 0 if it has not."""
+        """Return where a text has a part, from 1; 0 if it does not have the part."""
         return f"instr({column}, {part})" if self.is_sqlite else f"strpos({column}, {part})"
 
     def first_line(self, column: str) -> str:
@@ -111,21 +111,21 @@ def whole(seconds: str) -> str:
 
 
 def length(seconds: str) -> str:
-    """Return whole seconds as people say them, in the two largest units: `2 h 5 min`."""
+    """Return whole seconds in their two largest units: `2 h 5 min`."""
 
-    def two(large: int, name: str, small: int, name_of_rest: str) -> str:
+    def in_units(large: int, name: str, small: int, small_name: str) -> str:
         rest = f"(({seconds} - {seconds} / {large} * {large}) / {small})"
-        tail = f"CASE WHEN {rest} > 0 THEN ' ' || {rest} || ' {name_of_rest}' ELSE '' END"
+        tail = f"CASE WHEN {rest} > 0 THEN ' ' || {rest} || ' {small_name}' ELSE '' END"
         return f"({seconds} / {large}) || ' {name}' || {tail}"
 
     return (
         f"CASE WHEN {seconds} < 60 THEN {seconds} || ' s' "
-        f"WHEN {seconds} < 3600 THEN {two(60, 'min', 1, 's')} "
-        f"WHEN {seconds} < 86400 THEN {two(3600, 'h', 60, 'min')} "
-        f"ELSE {two(86400, 'd', 3600, 'h')} END"
+        f"WHEN {seconds} < 3600 THEN {in_units(60, 'min', 1, 's')} "
+        f"WHEN {seconds} < 86400 THEN {in_units(3600, 'h', 60, 'min')} "
+        f"ELSE {in_units(86400, 'd', 3600, 'h')} END"
     )
 
 
 def times(number: str) -> str:
-    """Return how many times something was so in a row: `1 time in a row`."""
+    """Return a number of repetitions in words: `1 time in a row`."""
     return f"{number} || CASE WHEN {number} = 1 THEN ' time in a row' ELSE ' times in a row' END"

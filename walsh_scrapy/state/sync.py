@@ -1,11 +1,11 @@
-"""The sync: the state takes over the changes of a sources file (decision 40).
+"""The sync: brings the table `declared` up to date with a sources file.
 
-    file unchanged (time and size, else SHA-256) -> nothing is read
-    file changed -> it is read once, changes are written, and missing sources are removed
+    file unchanged (by its time and size, or else its SHA-256) -> the file is not read
+    file changed -> read once; changes are written, sources that are missing in it are deleted
 
-A wrong file is refused, and its known sources stay. All is written in small transactions. A sync
-that breaks off is done again by the next one. A file that no run has read for 90 days is forgotten,
-a few of its sources at a time.
+A file with an error is refused, and the table stays as it is. Transactions are small, so that no
+crawl waits for a long sync. If a sync is interrupted, the next run repeats it. A file that no run
+has read for 90 days is deleted from the table, a few sources at a time.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from walsh_scrapy.sources.loading import (
 )
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of, keep_copy
-from walsh_scrapy.state.records import in_parts, insert_if_new, upsert
-from walsh_scrapy.state.retention import ROWS_AT_ONCE
-from walsh_scrapy.state.sources import SOURCE, repeat_facts, source_of
+from walsh_scrapy.state.records import in_batches, insert_if_new, upsert
+from walsh_scrapy.state.retention import MAX_ROWS_PER_DELETE
+from walsh_scrapy.state.sources import SOURCE_COLUMNS, repeat_facts, source_of
 from walsh_scrapy.state.tables import choices, copies, declared, files, sources
 
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Rows of one transaction, during which nobody else can write to SQLite.
-WRITTEN_AT_ONCE: Final = 5000
-#: Seconds for which a file is kept that no run reads.
+MAX_ROWS_PER_TRANSACTION: Final = 5000
+#: Seconds after which a file that no run has read is forgotten.
 KEEP_SECONDS: Final = 90 * 86_400.0
-#: Seconds after which it is noted again that a file is read, and that its copy is in force.
-_NOTED: Final = 86_400.0
-#: Seconds from one line about a long sync to the next.
-_LINE_SECONDS: Final = 5.0
-#: Nanoseconds. A file that is younger may change once more and keep its time.
-_YOUNG: Final = 2_000_000_000
+#: Seconds after which the state notes again that a file is read, and that its copy is needed.
+_TOUCH_SECONDS: Final = 86_400.0
+#: Seconds between two progress messages of a long sync.
+_PROGRESS_SECONDS: Final = 5.0
+#: Nanoseconds. A file that was written less long ago may change again without another time.
+_MIN_FILE_AGE_NS: Final = 2_000_000_000
 _C, _S = declared.c, sources.c
-#: Sources that moved permanently, and are declared no more.
-_MOVED: Final = select(_S.url_key, _S.moved_to).where(
+#: Sources that moved permanently, and that no file declares at their old URL.
+_MOVED_SQL: Final = select(_S.url_key, _S.moved_to).where(
     _S.move_settled, _S.move_failing_since.is_(None), not_(exists().where(_C.url_key == _S.url_key))
 )
-_UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
-_ANY: Final = select(_S.url_key).limit(1)
+_PACE_BY_SQL: Final = select(choices.c.value).where(choices.c.name == "pace_by")
+_ANY_SOURCE_SQL: Final = select(_S.url_key).limit(1)
 
 
 class Changes(NamedTuple):
@@ -82,14 +82,14 @@ class SyncedFile(NamedTuple):
 
     id: int
     delays: Mapping[str, float]  #: the longest delay of each declared host, in seconds
-    copy: str  #: its declaration in the state: the name of a copy
-    changes: Changes | None  #: None if the file was known as it is
+    copy: str  #: the copy of its declaration, by SHA-256
+    changes: Changes | None  #: None if the file has not changed
 
 
 class Sync:
-    """Brings the sources of one file up to date; ``tell`` gets a line while it takes long.
+    """Brings the sources of one file up to date. Methods raise SourcesError.
 
-    Methods raise SourcesError.
+    ``report_progress`` gets a message every few seconds of a long sync.
     """
 
     def __init__(
@@ -97,61 +97,61 @@ class Sync:
         database: Database,
         path: str | Path,
         now: float,
-        tell: Callable[[str], None] = logger.info,
+        report_progress: Callable[[str], None] = logger.info,
     ) -> None:
         self._database = database
         self._now = now
-        self._tell_operator = tell
+        self._report_progress = report_progress
         self._file = Path(path)
         self._path = storable(str(self._file.absolute()))
-        self._is_this = files.c.path == self._path
-        self._number = 0  # once its sources are being written
-        self._is_first = False  # the state had no source of the file then
-        self._unit: Callable[[str], str] = host_of
-        self._next_line = time.monotonic() + _LINE_SECONDS
+        self._is_this_file = files.c.path == self._path
+        self._number = 0  # of the file, once its sources are being written
+        self._is_first = False  # whether the state had no source of the file before
+        self._pacing_unit: Callable[[str], str] = host_of
+        self._next_report_at = time.monotonic() + _PROGRESS_SECONDS
 
     def run(self) -> SyncedFile:
-        """Read the changes, and give the warnings of each load of the file."""
+        """Write the changes of the file, and log its warnings, which are repeated in each run."""
         with open_sources(self._file) as opened:
             stat = os.fstat(opened.fileno())
-        pace_by = PaceBy(self._database.scalar(_UNIT) or PaceBy.HOST)
-        self._unit = pace_by.unit
-        known, changes = self._row(), None
-        if known is not None and self._is_to_be_noted(known):
-            # That comes first: a file is not forgotten by another process once it was trusted.
+        pace_by = PaceBy(self._database.scalar(_PACE_BY_SQL) or PaceBy.HOST)
+        self._pacing_unit = pace_by.unit
+        row, changes = self._row(), None
+        if row is not None and self._needs_touch(row):
+            # First of all, so that no other process forgets the file while this one uses it.
             self._update(read_at=self._now)
-            known = self._row()
-        as_it_is = stat.st_mtime_ns, stat.st_size, pace_by
-        as_known = known and known.sha256 and (known.mtime_ns, known.size, known.pace_by)
-        if known is None or as_known != as_it_is:
-            known, changes = self._compared(known, stat, pace_by)
-        warn(self._file, json.loads(known.warnings))
-        return SyncedFile(known.id, json.loads(known.delays), known.copy, changes)
+            row = self._row()
+        version = stat.st_mtime_ns, stat.st_size, pace_by
+        stored_version = row and row.sha256 and (row.mtime_ns, row.size, row.pace_by)
+        if row is None or stored_version != version:
+            row, changes = self._sync_changed(row, stat, pace_by)
+        warn(self._file, json.loads(row.warnings))
+        return SyncedFile(row.id, json.loads(row.delays), row.copy, changes)
 
     def is_current(self) -> bool:
-        """Return True if the state has the sources of the file as it is now; nothing is written."""
+        """Return True if the state has the sources of the file as it is now; write nothing."""
         row = self._row()
         return row is not None and row.sha256 == self._digest()
 
-    def _compared(
-        self, known: Row[Any] | None, stat: stat_result, pace_by: str
+    def _sync_changed(
+        self, old_row: Row[Any] | None, stat: stat_result, pace_by: str
     ) -> tuple[Row[Any], Changes | None]:
-        """Return the row of the file as it is now, and the changes for it, if any."""
+        """Bring the row of the file up to date, and its sources, if its content has changed."""
         digest, changes = self._digest(), None
-        is_young = time.time_ns() - stat.st_mtime_ns < _YOUNG
+        is_fresh = time.time_ns() - stat.st_mtime_ns < _MIN_FILE_AGE_NS
         values: dict[str, object] = {
             "sha256": digest,
-            "mtime_ns": 0 if is_young else stat.st_mtime_ns,
+            "mtime_ns": 0 if is_fresh else stat.st_mtime_ns,
             "size": stat.st_size,
             "pace_by": pace_by,
         }
-        if known is None or (known.sha256, known.pace_by) != (digest, pace_by):
-            is_edit = known is not None and known.pace_by == pace_by
-            changes, warnings = self._read(anew=not is_edit)
-            kept = DeclarationCopies(self._database, self._number, self._now)
+        if old_row is None or (old_row.sha256, old_row.pace_by) != (digest, pace_by):
+            is_edit = old_row is not None and old_row.pace_by == pace_by
+            changes, warnings = self._write_sources(rewrite=not is_edit)
+            copies_of_file = DeclarationCopies(self._database, self._number, self._now)
             values["warnings"] = json.dumps(warnings)
             values["delays"] = json.dumps(self._delays())
-            values["copy"] = kept.kept(known.copy if known else "")
+            values["copy"] = copies_of_file.keep(old_row.copy if old_row else "")
         self._update(**values)
         row = self._row()
         if row is None:
@@ -162,37 +162,43 @@ class Sync:
         with open_sources(self._file) as opened:
             return file_digest(opened, "sha256").hexdigest()
 
-    def _read(self, *, anew: bool) -> tuple[Changes, list[str]]:
-        """Write the sources of the file, and remove all others of it.
+    def _write_sources(self, *, rewrite: bool) -> tuple[Changes, list[str]]:
+        """Write the sources of the file, and delete the sources that it had before.
 
-        Return the changes and the warnings.
+        ``rewrite`` also writes unchanged sources. Return the changes and the warnings.
         """
         warnings: list[str] = []
         keys, new, changed = set[int](), set[int](), set[int]()
         repeated: list[str] = []
-        found = declarations(self._file, warnings)
-        while some := list(islice(found, WRITTEN_AT_ONCE)):
+        declared_sources = declarations(self._file, warnings)
+        while batch := list(islice(declared_sources, MAX_ROWS_PER_TRANSACTION)):
             self._begin()
-            kept: dict[int, Source] = {}
-            for place, source in some:
+            by_key: dict[int, Source] = {}
+            for place, source in batch:
                 key = url_key(source.url)
-                first = kept.get(key) or (self._known([key])[key] if key in keys else None)
+                first = by_key.get(key) or (self._read_stored([key])[key] if key in keys else None)
                 if first is not None:
                     repeated.append(place)
-                kept[key] = merged(first, source) if first else source
-            known = {} if self._is_first else self._known(kept)
-            others = {key: each for key, each in kept.items() if anew or known.get(key) != each}
-            if others:
-                self._database.write(partial(self._write_piece, others))
-            if not self._is_first:  # then all are new
-                new.update(key for key in others if key not in known)
-                changed.update(key for key, each in others.items() if known.get(key, each) != each)
-            keys.update(kept)
-            self._tell(len(keys))
+                by_key[key] = merged(first, source) if first else source
+            stored = {} if self._is_first else self._read_stored(by_key)
+            to_write = {
+                key: source
+                for key, source in by_key.items()
+                if rewrite or stored.get(key) != source
+            }
+            if to_write:
+                self._database.write(partial(self._write_batch, to_write))
+            if not self._is_first:  # else all are new
+                new.update(key for key in to_write if key not in stored)
+                changed.update(
+                    key for key, source in to_write.items() if stored.get(key, source) != source
+                )
+            keys.update(by_key)
+            self._report(len(keys))
         removed = [key for key in self._keys() if key not in keys]
-        for piece in in_parts(removed):
+        for removed_batch in in_batches(removed):
             self._database.change(
-                delete(declared).where(_C.file == self._number, _C.url_key.in_(piece))
+                delete(declared).where(_C.file == self._number, _C.url_key.in_(removed_batch))
             )
         if new or self._is_first:
             self._follow_moves()
@@ -200,55 +206,59 @@ class Sync:
         return Changes(*counts), warnings + repetitions(repeated)
 
     def _begin(self) -> None:
-        """Note that the sources of the file are being written."""
+        """Mark the file as being written, so that an interrupted sync is repeated."""
         if self._number:
             return
 
         def write(connection: Connection) -> tuple[int, bool]:
             insert_if_new(connection, files, {"path": self._path, "read_at": self._now})
-            begun = update(files).where(self._is_this).values(sha256="").returning(files.c.id)
-            number = connection.execute(begun).scalar_one()
+            mark = update(files).where(self._is_this_file).values(sha256="").returning(files.c.id)
+            number = connection.execute(mark).scalar_one()
             any_source = select(_C.url_key).where(_C.file == number).limit(1)
             return number, connection.scalar(any_source) is None
 
         self._number, self._is_first = self._database.write(write)
 
-    def _write_piece(self, some: Mapping[int, Source], connection: Connection) -> None:
-        """Write some sources; their rows in `sources` take their spelling."""
-        has_known = connection.scalar(_ANY) is not None
-        moved = select(_S.url_key, _S.moved_to).where(_S.url_key.in_(some), _S.move_settled)
-        where = dict(map(tuple, connection.execute(moved))) if has_known else {}
+    def _write_batch(self, batch: Mapping[int, Source], connection: Connection) -> None:
+        """Write some sources; rows in `sources` get the spelling of the URL in the file."""
+        has_visits = connection.scalar(_ANY_SOURCE_SQL) is not None
+        moved = select(_S.url_key, _S.moved_to).where(_S.url_key.in_(batch), _S.move_settled)
+        moved_to = dict(map(tuple, connection.execute(moved))) if has_visits else {}
         rows = [
-            row_of_source(key, each)
-            | {"file": self._number, "host": self._unit(where.get(key) or each.url)}
-            for key, each in sorted(some.items())
+            row_of_source(key, source)
+            | {"file": self._number, "host": self._pacing_unit(moved_to.get(key) or source.url)}
+            for key, source in sorted(batch.items())
         ]
         upsert(connection, declared, rows)
-        if has_known:
-            mine = _C.file == self._number, _C.url_key.in_(some)
-            respelled = update(sources).where(*mine, _C.url_key == _S.url_key, _C.url != _S.url)
+        if has_visits:
+            is_in_batch = _C.file == self._number, _C.url_key.in_(batch)
+            respelled = update(sources).where(
+                *is_in_batch, _C.url_key == _S.url_key, _C.url != _S.url
+            )
             connection.execute(respelled.values(url=_C.url))
-            repeat_facts(connection, *mine)
+            repeat_facts(connection, *is_in_batch)
 
     def _follow_moves(self) -> None:
-        """Give the row of a moved source the URL at which the file declares it now.
+        """Give the row of a moved source the new URL, if the operator wrote that into the file.
 
-        No file declares it where it was, so the operator has written the new address.
+        No file declares the old URL any more, so its history belongs to the new one.
         """
-        for key, to in self._database.all(_MOVED):
-            of_new = url_key(to)
-            here = select(_C.url).where(_C.file == self._number, _C.url_key == of_new)
-            is_known = exists().where(_S.url_key == of_new)
-            for (url,) in self._database.all(here.where(not_(is_known))):
-                self._database.write(partial(_follow, key, of_new, url))
+        for key, moved_to in self._database.all(_MOVED_SQL):
+            new_key = url_key(moved_to)
+            declared_there = select(_C.url).where(_C.file == self._number, _C.url_key == new_key)
+            has_row = exists().where(_S.url_key == new_key)
+            for (url,) in self._database.all(declared_there.where(not_(has_row))):
+                self._database.write(partial(_move_row, key, new_key, url))
 
-    def _known(self, keys: Collection[int]) -> dict[int, Source]:
-        """Return by their keys those of the sources that were written before."""
-        mine = select(_C.url_key, *SOURCE).where(_C.file == self._number, _C.url_key.in_(keys))
-        return {key: source_of(*row) for key, *row in self._database.all(mine)}
+    def _read_stored(self, keys: Collection[int]) -> dict[int, Source]:
+        """Return the stored sources of the file with these keys, by key."""
+        stored = select(_C.url_key, *SOURCE_COLUMNS).where(
+            _C.file == self._number, _C.url_key.in_(keys)
+        )
+        return {key: source_of(*row) for key, *row in self._database.all(stored)}
 
     def _keys(self) -> Iterator[int]:
-        """Yield the keys of all sources."""
+        """Yield the keys of all stored sources of the file."""
         with self._database.snapshot() as connection:
             yield from connection.scalars(select(_C.url_key).where(_C.file == self._number))
 
@@ -260,26 +270,26 @@ class Sync:
             longest[host_of(url)] = max(delay, longest.get(host_of(url), 0.0))
         return longest
 
-    def _tell(self, done: int) -> None:
-        if time.monotonic() >= self._next_line:
-            self._tell_operator(f"{self._file}: {count_of(done, 'source')} read so far")
-            self._next_line = time.monotonic() + _LINE_SECONDS
+    def _report(self, done: int) -> None:
+        if time.monotonic() >= self._next_report_at:
+            self._report_progress(f"{self._file}: {count_of(done, 'source')} read so far")
+            self._next_report_at = time.monotonic() + _PROGRESS_SECONDS
 
-    def _is_to_be_noted(self, known: Row[Any]) -> bool:
-        """Whether the last reading was long ago, or another file was read since."""
+    def _needs_touch(self, row: Row[Any]) -> bool:
+        """Return True if the file was read long ago, or another file was read since."""
         newest = select(files.c.id).order_by(files.c.read_at.desc(), files.c.id.desc()).limit(1)
-        is_newest = bool(self._database.scalar(newest) == known.id)
-        return not is_newest or known.read_at < self._now - _NOTED
+        is_newest = bool(self._database.scalar(newest) == row.id)
+        return not is_newest or row.read_at < self._now - _TOUCH_SECONDS
 
     def _row(self) -> Row[Any] | None:
-        return self._database.first(select(files).where(self._is_this))
+        return self._database.first(select(files).where(self._is_this_file))
 
     def _update(self, **values: object) -> None:
-        self._database.change(update(files).where(self._is_this).values(values))
+        self._database.change(update(files).where(self._is_this_file).values(values))
 
 
 def row_of_source(key: int, source: Source) -> dict[str, Any]:
-    """Return the columns of a source that come from its declaration."""
+    """Return the columns of `declared` that come from the sources file."""
     details = [source.name, source.tags, source.page, source.folders]
     return {
         "url_key": key,
@@ -291,11 +301,11 @@ def row_of_source(key: int, source: Source) -> dict[str, Any]:
     }
 
 
-def _follow(key: int, of_new: int, url: str, connection: Connection) -> None:
-    """Give a source another number, and its URL."""
-    moved = update(sources).where(_S.url_key == key).values(url_key=of_new, url=url)
+def _move_row(key: int, new_key: int, url: str, connection: Connection) -> None:
+    """Give the row of a source another key and URL."""
+    moved = update(sources).where(_S.url_key == key).values(url_key=new_key, url=url)
     connection.execute(moved)
-    repeat_facts(connection, _C.url_key == of_new)
+    repeat_facts(connection, _C.url_key == new_key)
 
 
 class OldFiles:
@@ -304,40 +314,42 @@ class OldFiles:
     def __init__(self, now: float) -> None:
         self._is_old = files.c.read_at < now - KEEP_SECONDS
 
-    def blocks(self, database: Database) -> Iterator[int]:
-        """Delete them, and yield the number of rows after each transaction."""
+    def delete_in_blocks(self, database: Database) -> Iterator[int]:
+        """Delete the rows, and yield the number of rows after each transaction."""
         for (number,) in database.all(select(files.c.id).where(self._is_old)):
-            of_file = partial(self._delete, number)
-            while deleted := database.write(of_file):
+            delete_some = partial(self._delete_some, number)
+            while deleted := database.write(delete_some):
                 yield deleted
 
-    def _delete(self, number: int, connection: Connection) -> int:
-        """Delete some sources of a file, or at last its row, unless it was read meanwhile.
+    def _delete_some(self, number: int, connection: Connection) -> int:
+        """Delete some sources of a file, and after the last one its row; return how many rows.
 
-        Its row is locked, so that the next reader finds that it is not whole. Sources whose visit
-        is being written stay for a later run.
+        Delete nothing if a run has read the file since. Its row is locked and marked as incomplete,
+        so that the next run reads the file again. Sources whose visit is being written now stay for
+        a later run.
         """
-        is_this = and_(files.c.id == number, self._is_old)
-        all_of_it = select(_C.url_key).where(_C.file == number)
-        some = all_of_it.limit(ROWS_AT_ONCE).with_for_update(skip_locked=True)
-        if not connection.execute(update(files).where(is_this).values(sha256="")).rowcount:
+        is_old_file = and_(files.c.id == number, self._is_old)
+        all_keys = select(_C.url_key).where(_C.file == number)
+        some_keys = all_keys.limit(MAX_ROWS_PER_DELETE).with_for_update(skip_locked=True)
+        if not connection.execute(update(files).where(is_old_file).values(sha256="")).rowcount:
             return 0
-        if keys := connection.scalars(some).all():
-            mine = and_(_C.file == number, _C.url_key.in_(keys))
-            return connection.execute(delete(declared).where(mine)).rowcount
-        is_empty = and_(is_this, not_(all_of_it.exists()))
+        if keys := connection.scalars(some_keys).all():
+            has_key = and_(_C.file == number, _C.url_key.in_(keys))
+            return connection.execute(delete(declared).where(has_key)).rowcount
+        is_empty = and_(is_old_file, not_(all_keys.exists()))
         return connection.execute(delete(files).where(is_empty)).rowcount
 
 
-#: Sources of one copy, about.
+#: Sources of one copy of a declaration: about as many, and twice as many at most.
 _MAX_SOURCES_PER_COPY: Final = 4096
 
 
 class DeclarationCopies:
-    """The declaration of one file in the state: copies of some thousand sources each.
+    """What a sources file declared, kept as copies so that the request log can be checked.
 
-    A file with more has several, by the keys of their URLs, and a copy that names these. So an edit
-    of one source makes one new part (decision 33). ``file`` is its number in the state.
+    The sources of a large file are divided by their keys into parts of some thousand sources, each
+    a copy of its own, and one more copy lists the parts. So an edit of one source makes one new
+    part. ``file`` is the number of the file in the state.
     """
 
     def __init__(self, database: Database, file: int, now: float) -> None:
@@ -345,44 +357,46 @@ class DeclarationCopies:
         self._file = file
         self._now = now
 
-    def kept(self, known: str = "") -> str:
-        """Keep the present declaration of the file, and return the name of its copy.
+    def keep(self, previous: str = "") -> str:
+        """Keep what the file declares now, and return the name of the copy.
 
-        The parts of the ``known`` copy of before are not written again.
+        ``previous`` is the name of the last copy; its parts are not written again.
         """
-        before = set(self._parts(known))
-        counted = select(func.count()).select_from(declared).where(_C.file == self._file)
-        size = (
-            1 << max(0, (self._database.scalar(counted) - 1) // _MAX_SOURCES_PER_COPY).bit_length()
-        )
+        previous_parts = set(self._parts(previous))
+        count = select(func.count()).select_from(declared).where(_C.file == self._file)
+        size = 1 << max(0, (self._database.scalar(count) - 1) // _MAX_SOURCES_PER_COPY).bit_length()
         names: dict[int, str] = {}
         rows = select(_C.url_key, _C.url, _C.kind).where(_C.file == self._file)
-        # The order of no index: to find each row of a large table by itself takes far longer.
+        # "+ 0" keeps the index out: to look up each row of a large table takes far longer.
         with self._database.snapshot() as connection:
-            found = connection.execute(rows.order_by(_C.url_key + 0))
-            for at, of_part in groupby(found, lambda row: part_of(row[0], size)):
-                names[at] = self._keep(declaration(Source(*row[1:]) for row in of_part), before)
-        parts = [names.get(at) or self._keep(b"", before) for at in range(size)]
-        return parts[0] if size == 1 else self._keep(document_of(parts))
+            ordered = connection.execute(rows.order_by(_C.url_key + 0))
+            for number, part in groupby(ordered, lambda row: part_of(row[0], size)):
+                names[number] = self._keep_document(
+                    declaration(Source(*row[1:]) for row in part), previous_parts
+                )
+        parts = [
+            names.get(number) or self._keep_document(b"", previous_parts) for number in range(size)
+        ]
+        return parts[0] if size == 1 else self._keep_document(document_of(parts))
 
-    def in_force(self, name: str) -> str:
-        """Note that a copy is in force, and return its name; it is made anew if it was deleted."""
+    def touch(self, name: str) -> str:
+        """Note that a copy is still needed, and return its name; make it again if it is gone."""
         names = [name, *self._parts(name)]
-        is_old = copies.c.last_used_at < self._now - _NOTED
-        noted = update(copies).where(copies.c.sha256.in_(names), is_old)
-        self._database.change(noted.values(last_used_at=self._now))
-        there = select(func.count()).select_from(copies).where(copies.c.sha256.in_(names))
-        is_whole = self._database.scalar(there) == len(set(names))
-        return name if is_whole else self.kept()
+        is_old = copies.c.last_used_at < self._now - _TOUCH_SECONDS
+        old_copies = update(copies).where(copies.c.sha256.in_(names), is_old)
+        self._database.change(old_copies.values(last_used_at=self._now))
+        present = select(func.count()).select_from(copies).where(copies.c.sha256.in_(names))
+        is_complete = self._database.scalar(present) == len(set(names))
+        return name if is_complete else self.keep()
 
     def _parts(self, name: str) -> list[str]:
-        """Return the names of the parts of a copy, itself if it has none."""
+        """Return the names of the parts of a copy; its own name if it is not divided."""
         body = self._database.scalar(select(copies.c.body).where(copies.c.sha256 == name))
         return parts_of(body or b"") or [name]
 
-    def _keep(self, body: bytes, kept: Collection[str] = ()) -> str:
-        """Keep a document unless its name is among those that are ``kept``; return its name."""
-        if (name := hash_of(body)) in kept:
+    def _keep_document(self, body: bytes, present: Collection[str] = ()) -> str:
+        """Keep a document, unless its name is one of the ``present`` ones; return its name."""
+        if (name := hash_of(body)) in present:
             return name
         return self._database.write(
             lambda connection: keep_copy(connection, "sources", body, now=self._now, last=None)

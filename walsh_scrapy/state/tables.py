@@ -51,7 +51,7 @@ VERSION: Final = 5
 LOCK_NUMBER: Final = 9309
 metadata = MetaData()
 
-#: The types of columns by those of the fields of records; a text, if it is none of these.
+#: The types of columns by the types of fields; any other field is a text.
 _TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
     "int": Integer,
     "float": Double,
@@ -62,23 +62,23 @@ _URL: Final = String(4096)
 
 
 def _columns(record: type[DataclassInstance], /, **types: TypeEngine[Any]) -> Iterator[Column[Any]]:
-    """Yield a column for each field of a record; ``types`` are those of texts with a length.
+    """Yield a column for each field of a record; ``types`` has the types of texts with a length.
 
-    A field that may be None is a column that may be NULL. Others have the default of the field.
+    A column may be NULL if the field may be None. Otherwise it has the default of the field.
     """
-    for each in fields(record):
-        name, _, none = each.type.partition(" | ")
-        given = each.default if not none and each.default is not MISSING else None
-        default = false() if given is False else given if given is None else str(given)
-        column_type = types.get(each.name) or _TYPES.get(name, Text)
-        yield Column(each.name, column_type, nullable=bool(none), server_default=default)
+    for field in fields(record):
+        name, _, none = field.type.partition(" | ")
+        value = field.default if not none and field.default is not MISSING else None
+        default = false() if value is False else value if value is None else str(value)
+        column_type = types.get(field.name) or _TYPES.get(name, Text)
+        yield Column(field.name, column_type, nullable=bool(none), server_default=default)
 
 
-# One row; `schema` explains its use.
+# One row: the version of the schema that the tables have.
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
-# The shared values of all crawls on this state: `pace_by`, the unit of a row of `hosts`; `file`,
-# the file that the last crawl opened; the SHA-256 of each view's definition.
+# Values that all crawls on this state share: `pace_by`, whether rows of `hosts` are hosts or
+# domains; `file`, the file that the last crawl opened; the SHA-256 of each view's definition.
 choices = Table(
     "choices",
     metadata,
@@ -86,8 +86,8 @@ choices = Table(
     Column("value", String(255), nullable=False),
 )
 
-# One row for each host, or for each registrable domain. No second index: a run writes its rows more
-# often than a command reads all of them.
+# One row for each host, or for each registrable domain; see `ownership`. There is no second index,
+# because crawls write rows far more often than commands read all of them.
 hosts = Table(
     "hosts",
     metadata,
@@ -103,7 +103,7 @@ workers = Table(
     Column("expires_at", Double, nullable=False),
     Column("sources", Text, nullable=False, server_default=""),
 )
-# The operator's changes of hosts, with reasons: kept permanently (decision 31).
+# What the operator changed about hosts, with reasons: kept permanently.
 overrides = Table(
     "overrides",
     metadata,
@@ -121,7 +121,7 @@ robots = Table(
     metadata,
     Column("origin", String(512), primary_key=True),
     *_columns(RobotsCopy, validator_url=_URL),
-    # The body by its name in `copies`.
+    # The SHA-256 of the body, which is in `copies`.
     Column("copy", String(64)),
     Index("robots_by_copy", "copy"),
     Index("robots_by_time", "requested_at"),
@@ -134,10 +134,10 @@ blocklist = Table(
     *_columns(BlocklistCopy, copy=String(64)),
 )
 
-# Each robots.txt and each blocklist that was in force, and the declaration of each run, once, by
-# the SHA-256 of its bytes. It stays as long as a row of `requests` or `denials` may depend on it
-# (decision 33); these have its `id`. A robots.txt names no site: many sites share a body, and facts
-# about one come from its requests (decision 36).
+# The bytes of each robots.txt and each blocklist that decided about a request, and of the
+# declaration of each run. A document is kept once, and as long as a row of `requests` or `denials`
+# may have its `id`. It does not name a site: many sites have the same robots.txt, and what is said
+# about a site comes from the requests to that site alone (decision 36).
 copies = Table(
     "copies",
     metadata,
@@ -146,18 +146,18 @@ copies = Table(
     Column("kind", String(16), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("first_used_at", Double, nullable=False),
-    # When it was last known to be in force.
+    # When it was last known to be needed.
     Column("last_used_at", Double, nullable=False),
     Index("copies_by_time", "last_used_at"),
-    # Else the number of a copy that was deleted by hand could become that of another one.
+    # Without this, a copy could get the id of a copy that was deleted by hand.
     sqlite_autoincrement=True,
 )
 
-# A source that was visited. Visits write its row, by its number.
+# A source that was visited. Visits write its row.
 sources = Table(
     "sources",
     metadata,
-    # The number of its canonical URL, which all spellings share; `declared` has it too.
+    # A hash of its canonical URL, the same for all spellings; `declared` has it too.
     Column("url_key", BigInteger, primary_key=True, autoincrement=False),
     *_columns(
         SourceRecord,
@@ -171,7 +171,7 @@ sources = Table(
     UniqueConstraint("url"),
 )
 
-# One row for each sources file that was read, as it was then (decision 40).
+# One row for each sources file, as it was when it was read.
 files = Table(
     "files",
     metadata,
@@ -179,21 +179,21 @@ files = Table(
     Column("path", String(4096), nullable=False, unique=True),
     # Empty while the sources of the file are being written.
     Column("sha256", String(64), nullable=False, server_default=""),
-    # 0 if the file was so young that it may have changed without another time.
+    # 0 if the file had just been written: it may have changed again without another time.
     Column("mtime_ns", BigInteger, nullable=False, server_default="0"),
     Column("size", BigInteger, nullable=False, server_default="0"),
     Column("pace_by", String(16), nullable=False, server_default=""),
-    # JSON: the warnings of each run, and the longest delay of each host, in seconds.
+    # JSON: its warnings, which each run repeats, and the longest delay of each host in seconds.
     Column("warnings", Text, nullable=False, server_default="[]"),
     Column("delays", Text, nullable=False, server_default="{}"),
-    # Its declaration: the name of a copy.
+    # The copy of its declaration, by SHA-256.
     Column("copy", String(64), nullable=False, server_default=""),
-    # When a run last read it, noted once per day.
+    # When a run read it last, written once per day.
     Column("read_at", Double, nullable=False),
 )
 
-# Each source of each file, as the sync writes it; and the facts of its row in `sources` that decide
-# when it is due, so that one index has the due sources (decision 40).
+# Each source of each file, as the sync writes it. The facts in `sources` that decide when a source
+# is due are repeated here, so that one index finds the due sources.
 declared = Table(
     "declared",
     metadata,
@@ -203,9 +203,9 @@ declared = Table(
     Column("kind", String(16), nullable=False),
     Column("every", Double, nullable=False),
     Column("delay", Double),
-    # JSON: its name, tags, page and folders; empty if it has none of them.
+    # JSON array: its name, tags, page and folders; empty if all of these are missing.
     Column("details", Text, nullable=False),
-    # The unit of pacing of the URL that is requested: its host or domain.
+    # The host of the URL that is requested, or its domain if domains are paced.
     Column("host", String(255), nullable=False),
     # As in `sources`.
     Column("visited_at", Double),
@@ -219,7 +219,7 @@ declared = Table(
     ),
 )
 
-# The llms.txt of a host, requested once for all its sources that need it (R9).
+# The llms.txt of a host, requested once for all sources that need it.
 indexes = Table(
     "indexes",
     metadata,
@@ -227,51 +227,51 @@ indexes = Table(
     PrimaryKeyConstraint("url"),
 )
 
-#: Columns of `requests` and `denials` that have the number of a copy, because its name is long. No
-#: foreign key, which would cost a look-up in all rows for each copy that is deleted.
+#: Columns of `requests` and `denials` with the id of a copy, because a SHA-256 is long. They are no
+#: foreign keys: for each deleted copy these would look through all rows.
 COPIED = ("robots", "blocklist")
-#: The value of `requests.source` for the URL of the request itself, as nearly everywhere.
+#: The value of `requests.source` if the source is the URL of the request, as nearly always.
 ITS_URL = ""
 
-#: The few requests for robots.txt and the blocklist, which have an index. It is text: with a
-#: parameter in place of the word SQLite would not use the index.
+#: The condition of the index on the few requests for robots.txt and the blocklist. It is written as
+#: text, because SQLite would not use the index if 'target' were a parameter.
 FOR_RULES: Final = text("purpose <> 'target'")
 
 
 def _evidence() -> tuple[Column[Any], ...]:
-    """Return the columns for the evidence of a request."""
+    """Return the columns with the documents and rules that decided about a request."""
     return (
         Column("robots", BigInteger),
         Column("robots_at", Double),
         Column("blocklist", BigInteger),
         Column("blocklist_at", Double),
-        # The status of the last answer to a request for the robots.txt in force (`robots_at`).
+        # The status of the answer to the request for robots.txt at `robots_at`.
         Column("robots_status", Integer),
         Column("line", Integer),
         Column("rule", Text),
-        # The URL whose answer redirected here.
+        # The URL that redirected here.
         Column("redirected_from", Text),
     )
 
 
-# Numbers come first: between texts each would cost PostgreSQL bytes to align it.
+# Numbers come first: between texts PostgreSQL would need extra bytes to align each of them.
 requests = Table(
     "requests",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    # When it was allowed to go out, by the clock that all processes on the state share.
+    # When its exchange began, by the clock that all processes on the state share.
     Column("requested_at", Double, nullable=False),
-    # Its row is written with its begin, and completed at the end of the exchange. NULL until then,
-    # and permanently if the process was killed: it may have been sent, and its end is not known.
+    # A row is written when the exchange begins, and completed when it ends. NULL until then, and
+    # forever if the process was killed: the request may have been sent, and its end is unknown.
     Column("duration", Double),
-    # Seconds from then until it was sent, in which its connection was made.
+    # Seconds from `requested_at` until it was sent, in which its connection was made.
     Column("connect_duration", Double, nullable=False, server_default="0"),
-    # The machine's clock that is never set, in seconds, at the end of the exchange.
+    # Seconds of the machine's monotonic clock at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
-    # Seconds: the delay in force before it, and the hold that its answer began.
+    # Seconds: the delay that was required before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),
     Column("hold", Double, nullable=False),
-    # Seconds that its answer asked for; NULL without a Retry-After that could be read.
+    # Seconds that its answer asked for; NULL without a valid Retry-After.
     Column("retry_after", Double),
     Column("run", BigInteger),
     *_evidence(),
@@ -284,18 +284,18 @@ requests = Table(
     Column("gates", Text, nullable=False),
     # `target`, `robots` or `blocklist`.
     Column("purpose", String(16), nullable=False),
-    # The declared source that a target was for; `ITS_URL`, or NULL for another request.
+    # The declared source that a target was for, or `ITS_URL`; NULL for any other request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
     Index("requests_by_time", "requested_at"),
-    # Without its time the host is there once for many rows of PostgreSQL.
+    # Without the time, PostgreSQL stores a host once for many rows.
     Index("requests_by_host", "host"),
 )
 _for_rules = Index(
     "requests_for_rules", requests.c.purpose, requests.c.host, requests.c.requested_at
 )
 
-# Requests that a gate denied: they were not sent.
+# Requests that a gate denied, so that they were not sent.
 denials = Table(
     "denials",
     metadata,
@@ -311,58 +311,58 @@ denials = Table(
     Index("denials_by_host", "host", "denied_at"),
 )
 
-# One row for each run; `ended` is empty while it goes on, and permanently if it was killed.
+# One row for each run; `ended_at` is NULL while it goes on, and forever if it was killed.
 runs = Table(
     "runs",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
-    # The command that requested a URL by hand; empty for a crawl (decision 39).
+    # The command that fetched a URL by hand; empty for a crawl.
     Column("command", String(32), nullable=False, server_default=""),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double),
-    # Its end, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
+    # Why it ended, as Scrapy names the reason: `finished`, `shutdown`, `state_failed`, ...
     Column("finish_reason", String(255), nullable=False, server_default=""),
-    # JSON objects: versions and settings in force at its begin, and the summary of its end.
+    # JSON objects: versions and settings at its start, and the summary at its end.
     Column("versions", Text, nullable=False),
     Column("settings", Text, nullable=False),
     Column("summary", Text, nullable=False, server_default="{}"),
-    # The first moment at which an answer, a connection or a refusal proved its network.
+    # When an answer, a connection or a refusal first proved that the network works.
     Column("online_at", Double),
     Index("runs_by_time", "started_at"),
 )
 
 
 def _source() -> ForeignKey:
-    """Return the key of a source: its URL, which follows another spelling of it."""
+    """Return the foreign key of a source: its URL, which changes if its spelling changes."""
     return ForeignKey("sources.url", onupdate="CASCADE")
 
 
 entries = Table(
     "entries",
     metadata,
-    # The key of its page; another key if another entry of that page was there before (decision 19).
+    # The key of its page for the first entry of a page, else a key of its own (decision 19).
     Column("key", String(64), primary_key=True),
-    # The key of its page if that is not in `key`.
+    # The key of its page, unless that is in `key`.
     Column("page_key", String(64)),
     Column("own_key", String(64), nullable=False),
     Column("title_key", String(64)),
-    # Its date of publication (RFC 3339), empty unless that tells it from others of its page.
+    # Its date of publication (RFC 3339), if that tells it apart from other entries of its page.
     Column("evident_date", String(20), nullable=False, server_default=""),
     Column("source", String(4096), _source(), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
-    # Whether it was there when its source was read for the first time, so that it is not news.
+    # Whether it was there when its source was read for the first time, so that it is no news.
     Column("backfill", Boolean, nullable=False, server_default=false()),
-    # The run that found it. No foreign key, which would cost a look-up for each entry; `requests`
-    # is alike.
+    # The run that stored it. No foreign key, here and in `requests`: it would cost a look-up for
+    # each row.
     Column("run", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
 )
 
-# The other sources in which an entry was found: it is kept once (decision 19).
+# Other sources that had an entry too. The entry itself is stored once.
 sightings = Table(
     "sightings",
     metadata,
@@ -371,7 +371,7 @@ sightings = Table(
     Index("sightings_by_source", "source"),
 )
 
-# The pages that a source has listed more than once in one document (decision 19).
+# Pages that a source has listed more than once in one document.
 repeated_pages = Table(
     "repeated_pages",
     metadata,
@@ -379,8 +379,8 @@ repeated_pages = Table(
     Column("page_key", String(64), primary_key=True),
 )
 
-# Few entries have a row in it. No two of one page have one title and one date, even if two
-# processes insert them.
+# Two entries of one page cannot have the same title and date, even if two processes insert them.
+# Few entries are in this index: those that are not the first of their page.
 _by_page = Index(
     "entries_by_page",
     entries.c.page_key,
@@ -391,56 +391,65 @@ _by_page = Index(
 
 
 @event.listens_for(metadata, "before_create")
-def _in_dialect(_metadata: MetaData, connection: Connection, **_options: object) -> None:
-    """Set the options of the database's dialect. Earlier it would be imported for that."""
+def _set_dialect_options(_metadata: MetaData, connection: Connection, **_options: object) -> None:
+    """Set options of one dialect, now that the database needs that dialect anyway."""
     dialect = connection.dialect.name
     for index, where in ((_for_rules, FOR_RULES), (_by_page, text("page_key IS NOT NULL"))):
         index.dialect_kwargs[f"{dialect}_where"] = where
-    if dialect == "postgresql":  # an update finds space on its page
+    if dialect == "postgresql":  # leave space, so that an UPDATE stays on its page
         hosts.dialect_kwargs["postgresql_with"] = {"fillfactor": 80}
 
 
-#: The first second of the year 10000: a due time then or later (`NEVER`) has no readable time.
+#: The first second of the year 10000. Later times, such as `NEVER`, cannot be shown as RFC 3339.
 LAST_MOMENT: Final = 253_402_300_800
 
 
 class Due(NamedTuple):
-    """When a source is due, in SQL: 0 for at once, NEVER if it is gone; and why, in one word."""
+    """When a source is due, and why, as two SQL expressions.
+
+    The time is 0 for a source that is due at once, and `NEVER` for one that is gone (410).
+    """
 
     at: ColumnElement[float]
     rule: ColumnElement[str]  #: gone, new, clock, resumed, asked or operator
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
-        known: FromClause,
+        table: FromClause,
         every: ColumnElement[float],
         min_revisit: ColumnElement[float],
         now: ColumnElement[float],
     ) -> Self:
-        """Return the one expression for `declared`, or `sources`, as of ``now`` (decision 20).
+        """Return the expressions for `declared`, `sources` or a query with their columns.
 
-        It is the later of the time of server and feed, and of the operator's interval. Each failure
-        in a row after the first doubles that, up to 30 days. A first failure before any connection
-        counts for ``min_revisit`` only: it may be that of the network between. A visit in the
-        future counts as none. Otherwise a clock that was wrong once could delay a source for years.
+        A source is due when both the time that server and feed ask for and the operator's interval
+        are over. Each failure in a row after the first one doubles that interval, up to 30 days. A
+        first failure without any connection may be due to our network, so the source is due again
+        after ``min_revisit``. A visit in the future is ignored: otherwise a clock that was wrong
+        once could delay a source for years.
         """
-        at, asked, failures = known.c.visited_at, known.c.not_before, known.c.failures
+        visited_at, not_before, failures = (
+            table.c.visited_at,
+            table.c.not_before,
+            table.c.failures,
+        )
         at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
-        is_gone = asked >= literal_column(str(LAST_MOMENT))
-        least = _Greatest(min_revisit, every)
-        doubled = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
-        grown = least * literal_column("1").cast(BigInteger).bitwise_lshift(doubled)
-        by_operator = at + _Least(grown, _Greatest(least, literal_column(str(LONGEST_REVISIT))))
+        is_gone = not_before >= literal_column(str(LAST_MOMENT))
+        interval = _Greatest(min_revisit, every)
+        doublings = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
+        grown = interval * literal_column("1").cast(BigInteger).bitwise_lshift(doublings)
+        max_interval = _Greatest(interval, literal_column(str(LONGEST_REVISIT)))
+        by_operator = visited_at + _Least(grown, max_interval)
         rules: list[tuple[ColumnElement[bool], ColumnElement[float], str]] = [
-            (is_gone, asked, "gone"),
-            (at.is_(None), at_once, "new"),
-            (at > latest, at_once, "clock"),
-            (asked <= at_once, at_once, "resumed"),
-            (known.c.unconnected & (failures <= 1), at + min_revisit, "operator"),
+            (is_gone, not_before, "gone"),
+            (visited_at.is_(None), at_once, "new"),
+            (visited_at > latest, at_once, "clock"),
+            (not_before <= at_once, at_once, "resumed"),
+            (table.c.unconnected & (failures <= 1), visited_at + min_revisit, "operator"),
         ]
-        moment = case(*(rule[:2] for rule in rules), else_=_Greatest(asked, by_operator))
-        rules.append((asked > by_operator, asked, "asked"))
+        moment = case(*(rule[:2] for rule in rules), else_=_Greatest(not_before, by_operator))
+        rules.append((not_before > by_operator, not_before, "asked"))
         words: list[tuple[ColumnElement[bool], ColumnElement[str]]] = [
             (condition, literal_column(f"'{rule}'")) for condition, _, rule in rules
         ]
@@ -465,7 +474,9 @@ class _Least(GenericFunction[float]):
 
 @compiles(_Greatest, "sqlite")
 @compiles(_Least, "sqlite")
-def _in_sqlite(element: _Greatest | _Least, compiler: SQLCompiler, **options: object) -> str:
+def _compile_for_sqlite(
+    element: _Greatest | _Least, compiler: SQLCompiler, **options: object
+) -> str:
     name = "max" if isinstance(element, _Greatest) else "min"
     return f"{name}{compiler.process(element.clause_expr, **options)}"
 
@@ -476,15 +487,15 @@ def has_schema(connection: Connection) -> bool:
 
 
 def versions(connection: Connection) -> list[int]:
-    """Return the rows of the version table: exactly one in a sound state."""
+    """Return the rows of the version table: one in a sound state."""
     return list(connection.scalars(select(schema_version.c.version)))
 
 
 def create(connection: Connection) -> bool:
-    """Create the tables, if there are none, and return True if there were none.
+    """Create the tables unless they exist; return True if they did not exist.
 
-    The second of two processes that start at the same time waits for the lock of the transaction on
-    SQLite, and for the one that is taken here on PostgreSQL.
+    Of two processes that start at the same time, the second one waits: on SQLite for the lock of
+    the transaction, on PostgreSQL for the lock that is taken here.
     """
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")

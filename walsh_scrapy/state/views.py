@@ -1,12 +1,12 @@
-"""The stored views of the state: the lists that commands print, as plain SQL for both databases.
+"""The stored views of the state: the lists that commands print, in SQL for both databases.
 
-A view decides once what is wrong with a row (`problem`), what to do about it (`advice`), and which
-rows come first (`rank`). Its times are RFC 3339 texts in UTC (`2026-05-23T06:00:00Z`), which sort
-as times do. Lengths are seconds. A missing value is NULL. Columns that end in `days_ago` are
-numbers, so that a question about the last week needs no clock. docs/state.md has all columns.
+For each row a view decides what is wrong (`problem`), what to do about it (`advice`), and which
+rows come first (`rank`). Times are RFC 3339 texts in UTC (`2026-05-23T06:00:00Z`), which sort as
+times do. Durations are seconds. A missing value is NULL. Columns that end in `days_ago` are
+numbers, so that a query for the last week needs no clock. docs/state.md lists all columns.
 
-A stored view reads the clock of the database. ``rows`` runs the same SELECT with another clock for
-a simulated state, and for a state whose stored views are those of another version.
+A stored view reads the clock of the database. `read_view` runs the same SELECT itself if the state
+is a simulated one with another clock, or if its stored views were made by another version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Dialect
 
-#: The advice for a source that a gate denies, by the name of the gate. A command follows it.
+#: The advice for a source that a gate denies, by the name of the gate; a command is appended.
 DENIAL_ADVICE: Final = {
     "scope": "No source may be that. Remove it. To see why:",
     "privatehosts": "Its address is not public. Correct it, or remove it. To see why:",
@@ -46,15 +46,15 @@ BOOLEANS: Final = frozenset(
 
 #: The sources file that a crawl or `walsh sources sync` read last.
 NEWEST_FILE: Final = "(SELECT id FROM files ORDER BY read_at DESC, id DESC LIMIT 1)"
-#: The entries of a source, also those that another source had first: a source is still alive while
-#: its articles are in another one too.
+#: The entries of a source, with those that another source had first: a source is alive even if all
+#: of its articles are in another source too.
 ENTRIES_OF_SOURCE: Final = """(
         SELECT first_seen FROM entries WHERE entries.source = source_url
         UNION ALL
         SELECT entries.first_seen FROM sightings JOIN entries ON entries.key = sightings.key
         WHERE sightings.source = source_url AND entries.source <> source_url
     ) AS given"""
-#: A status with its reason.
+#: A status with its reason phrase.
 STATUS: Final = """status || CASE status
     WHEN 400 THEN ' Bad Request' WHEN 401 THEN ' Unauthorized' WHEN 402 THEN ' Payment Required'
     WHEN 403 THEN ' Forbidden' WHEN 404 THEN ' Not Found' WHEN 405 THEN ' Method Not Allowed'
@@ -73,19 +73,23 @@ def _last_setting(sql: Sql, name: str) -> str:
 def _sources(sql: Sql) -> str:
     revisit = f"CAST({_last_setting(sql, 'min_revisit')} AS DOUBLE PRECISION)"
     now = literal_column(sql.now, Double)
-    least = literal_column(f"coalesce({revisit}, 86400.0)", Double)
-    # Every query needs the moment, but the reason only one that shows it.
-    moment = Due.of(sources.alias("s"), literal_column("d.every", Double), least, now).at
-    rule = Due.of(sources.alias("judged"), literal_column("judged.every", Double), least, now).rule
+    min_revisit = literal_column(f"coalesce({revisit}, 86400.0)", Double)
+    # Every query needs the time, but only a query that shows the reason needs that.
+    moment = Due.from_columns(
+        sources.alias("s"), literal_column("d.every", Double), min_revisit, now
+    ).at
+    rule = Due.from_columns(
+        sources.alias("judged"), literal_column("judged.every", Double), min_revisit, now
+    ).rule
     literal = {"literal_binds": True}
     due_at, due_rule = (
         value.compile(dialect=sql.dialect, compile_kwargs=literal) for value in (moment, rule)
     )
-    held = sql.time("hold_until")
-    until = f"' is on hold until ' || {held}"
+    hold_end = sql.time("hold_until")
+    until = f"' is on hold until ' || {hold_end}"
 
-    def of_hold(value: str, condition: str) -> str:
-        """Return a value of the hold of its host; NULL if there is none, or none like that."""
+    def from_hold(value: str, condition: str) -> str:
+        """Return a value from the row of the host, if that is on hold and the condition holds."""
         return f"""(SELECT {value} FROM hosts WHERE hosts.host = judged.host
             AND hold_until > {sql.now} AND {condition})"""
 
@@ -185,7 +189,7 @@ SELECT problem,
         WHEN 'moved' THEN {sql.time("moved_since")} END AS since,
     {sql.time("due")} AS due_at,
     coalesce(due <= {sql.now}, false) AS is_due,
-    coalesce({of_hold(f"'due, but ' || hosts.host || {until}", f"due <= {sql.now}")},
+    coalesce({from_hold(f"'due, but ' || hosts.host || {until}", f"due <= {sql.now}")},
         CASE CASE WHEN is_declared THEN {due_rule} END
             WHEN 'gone' THEN 'once it is resumed by hand'
             WHEN 'new' THEN CASE WHEN outcome = '{REFUSED}' THEN
@@ -206,11 +210,11 @@ SELECT problem,
                     THEN 'every ' || {length("wait")} || ', as declared'
                 ELSE 'every ' || {length("wait")} END
             ELSE 'no longer declared' END) AS due_reason,
-    coalesce({of_hold(held, "hold_until > due")},
+    coalesce({from_hold(hold_end, "hold_until > due")},
         CASE WHEN due <= {sql.now} THEN 'now' ELSE {sql.time("due")} END, 'never') AS next_visit,
-    {of_hold(held, "true")} AS hold_until,
+    {from_hold(hold_end, "true")} AS hold_until,
     CASE WHEN outcome = '{REFUSED}' THEN
-        coalesce({of_hold(held, "hold_until > due")}, {sql.time("due")}) END AS refused_until,
+        coalesce({from_hold(hold_end, "hold_until > due")}, {sql.time("due")}) END AS refused_until,
     (SELECT count(*) FROM {ENTRIES_OF_SOURCE}) AS entries,
     (SELECT {sql.time("max(first_seen)")} FROM {ENTRIES_OF_SOURCE}) AS newest_entry_at,
     (SELECT {sql.days_ago("max(first_seen)")} FROM {ENTRIES_OF_SOURCE}) AS newest_days_ago,
@@ -233,7 +237,7 @@ def _hosts(sql: Sql) -> str:
     in_a_row = f"CASE WHEN unreachable > 0 THEN ' ' || {times('unreachable')} ELSE '' END"
     unreachable = f"'it was unreachable' || {in_a_row}"
     is_operators = "operator_delay > delay AND waits_for = 'delay'"
-    # A moment after now was written by a clock that was set back since: it counts as now.
+    # A time in the future was written before a clock was set back: it is shown as now.
     ahead = sql.greatest("0.0", f"hold_since - {sql.now}")
     return f"""
 WITH moments AS (
@@ -342,7 +346,7 @@ FROM entries"""
 
 
 def _judged_runs(sql: Sql) -> str:
-    """Return the runs with their problems; times are epoch seconds."""
+    """Return the SELECT of runs with their problems; times are epoch seconds."""
     is_open = "SELECT id FROM runs WHERE ended_at IS NULL"
     max_wait = sql.field("settings", "max_wait")
     return f"""
@@ -383,7 +387,7 @@ FROM (
 
 def _runs(sql: Sql) -> str:
     denied = sql.field("summary", "denied")
-    each = f"json_each({denied})" if sql.is_sqlite else f"json_each_text({denied}::json)"
+    denied_counts = f"json_each({denied})" if sql.is_sqlite else f"json_each_text({denied}::json)"
     counts = ", ".join(
         f"{sql.number('summary', name)} AS {name}"
         for name in ("new_entries", "fetched", "unchanged", "failed", "deferred")
@@ -404,7 +408,7 @@ SELECT id AS run, problem,
     logged.requests,
     {counts},
     CASE WHEN {denied} IS NOT NULL THEN
-        (SELECT sum(CAST(value AS INTEGER)) FROM {each}) END AS denied,
+        (SELECT sum(CAST(value AS INTEGER)) FROM {denied_counts}) END AS denied,
     hosts_owned,
     {sql.time("last_sign_at")} AS last_sign_at,
     nullif({sql.field("settings", "signing_key")}, '') AS https_signed_by, versions, summary
@@ -505,7 +509,7 @@ FROM found"""
 
 
 def _evidence() -> str:
-    def name_of(column: str) -> str:  # the number of a copy is its name
+    def name_of(column: str) -> str:  # the id of a copy is shown as its SHA-256
         return f"(SELECT sha256 FROM copies WHERE copies.id = {column}) AS {column}"
 
     return f"""rule, line, {name_of("robots")}, {{robots_at}} AS robots_at,
@@ -579,19 +583,19 @@ VIEWS: Final[dict[str, Callable[[Sql], str]]] = {
 
 
 def view_select(view: str, dialect: Dialect, now: float | None = None) -> str:
-    """Return the SELECT of a view; ``now`` (epoch seconds) replaces the database's clock."""
-    return VIEWS[view](Sql.of(dialect, now)).strip()
+    """Return the SELECT of a view; ``now`` (epoch seconds) replaces the clock of the database."""
+    return VIEWS[view](Sql.for_dialect(dialect, now)).strip()
 
 
 def has_views(connection: Connection) -> bool:
-    """Return True if all stored views are those of this version."""
+    """Return True if this version made all stored views."""
     return not _outdated_views(connection)
 
 
 def create_views(connection: Connection) -> None:
-    """Create the views that another version defined otherwise, or not at all.
+    """Create the views that are missing, and replace those that another version defined.
 
-    The others stay, with the operator's grants on them.
+    All other views stay as they are, with the operator's grants on them.
     """
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")
@@ -605,7 +609,7 @@ def create_views(connection: Connection) -> None:
 
 
 class ViewQuery(NamedTuple):
-    """A question about a view; its parts are SQL, empty for none."""
+    """The parts of a query on a view, in SQL; an empty part is left out."""
 
     view: str
     columns: str
@@ -615,7 +619,7 @@ class ViewQuery(NamedTuple):
     limit: int | None
 
     def select_from(self, table: str) -> str:
-        """Return the SELECT from a view, or from the SELECT of one."""
+        """Return the query on a view, or on the SELECT that defines it."""
         clauses = {"WHERE": self.where, "GROUP BY": self.group_by, "ORDER BY": self.order_by}
         parts = [f"SELECT {self.columns} FROM {table}"]
         parts += [f"{clause} {sql}" for clause, sql in clauses.items() if sql]
@@ -627,9 +631,9 @@ class ViewQuery(NamedTuple):
 def read_view(
     connection: Connection, query: ViewQuery, params: Mapping[str, Any], now: float | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a view; ``now`` (epoch seconds) replaces the database's clock.
+    """Yield the rows of a view; ``now`` (epoch seconds) replaces the clock of the database.
 
-    Without it the stored view is read, if it is that of this version.
+    The stored view is read only without ``now``, and if this version made it.
     """
     view = query.view
     definition = view_select(view, connection.dialect, now)
@@ -648,9 +652,9 @@ def read_view(
 
 
 def _outdated_views(connection: Connection) -> dict[str, str]:
-    """Return the definitions of this version, of the views that another one made.
+    """Return this version's definitions of the views that are missing or differ from them.
 
-    A database changes the text of a view, so the SHA-256 of it is in `choices`.
+    A database changes the text of a view, so `choices` has the SHA-256 of the original text.
     """
     stored = {row.name: row.value for row in connection.execute(select(choices))}
     definitions = {view: view_select(view, connection.dialect) for view in VIEWS}

@@ -168,7 +168,7 @@ def _sync(call: Call) -> int:
     file = call.sources_file
     with closing(State(call.options.state_url)) as state:
         state.hosts.set_pace_by(call.options.pace_by.value)
-        synced = state.sync(file, time.time(), tell=partial(print, file=sys.stderr))
+        synced = state.sync(file, time.time(), report_progress=partial(print, file=sys.stderr))
         total = state.sources.total(synced.id)
     new, changed, removed = synced.changes or (0, 0, 0)
     stayed = total - new - changed
@@ -192,7 +192,7 @@ def _synced_state(call: Call) -> Iterator[State]:
     with call.state_if_any() as state:
         if state is not None:
             try:
-                state.sync(file, time.time(), tell=tell)
+                state.sync(file, time.time(), report_progress=tell)
             except StateError:
                 if not state.has_read(file):
                     warn(f"{file} has changed since the last crawl, and the state may only be read")
@@ -200,5 +200,5 @@ def _synced_state(call: Call) -> Iterator[State]:
             return
     with closing(State("sqlite://")) as state:
         state.hosts.set_pace_by(call.options.pace_by.value)
-        state.sync(file, time.time(), tell=tell)
+        state.sync(file, time.time(), report_progress=tell)
         yield state

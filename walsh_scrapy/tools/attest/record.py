@@ -67,7 +67,7 @@ class Record:
     """The state of a bot as of one moment."""
 
     def __init__(self, connection: Connection, span: TimeSpan, now: float) -> None:
-        self.sql = Sql.of(connection.dialect)
+        self.sql = Sql.for_dialect(connection.dialect)
         self._connection = connection
         self._span = {"since": span.since, "until": span.until}
         #: Later moments are those of a wrong clock.
