@@ -89,9 +89,9 @@ self._network.check_route(request)
     )),
     Mutant("no-owner", "R4", "two processes share a state, and neither owns a host", (
         Patch(_STATE, "_take_statement", """\
-        .where(_IS_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
+        .where(IS_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
         .values(owner=bindparam("worker"), request_ended_at=LAST_END, in_flight_until=0.0)""", """\
-        .where(_IS_HOST, ~is_deferred)
+        .where(IS_HOST, ~is_deferred)
         .values(owner=bindparam("worker"))"""),
         Patch(_STATE, "_begin_statement", 'max_wait = number_param("max_wait")', """\
 LAST_END = hosts.c.request_ended_at
@@ -99,8 +99,8 @@ LAST_END = hosts.c.request_ended_at
         Patch(_STATE, "_begin_statement", """\
             _IS_OWNED,
             hosts.c.in_flight_until <= NOW,
-""", "            _IS_HOST,\n"),
-        Patch(_STATE, "_end_statement", ".where(_IS_OWNED)", ".where(_IS_HOST)"),
+""", "            IS_HOST,\n"),
+        Patch(_STATE, "_end_statement", ".where(_IS_OWNED)", ".where(IS_HOST)"),
         Patch(_STATE, "begin", "\"wait\" if snapshot.times.owner == worker.id else \"lost\"",
               '"wait"'),
         Patch(_STATE, "lock_if_owned",

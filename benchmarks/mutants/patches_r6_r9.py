@@ -74,15 +74,14 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome_writer.write",
-              "return insert_unseen("
-              "connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
+              "new = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")
             insert_unseen(connection, [
                 replace(each, **{name: f"{each.run} {getattr(each, name)}" for name in names})
                 for each in entries
             ])
-            return frozenset(each.key for each in entries)"""),
+            new = frozenset(each.key for each in entries)"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/state/sources.py", "_due_params", "min(min_revisit, MAX_WAIT_SECONDS)",

@@ -213,7 +213,7 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     joined = declared.join(sources, declared.c.url_key == sources.c.url_key)
     for revisit in (0.0, DAY, 33 * DAY):
         terms = declared.c.every, literal(revisit, Double), literal(NOW, Double)
-        here, there = Due.from_columns(declared, *terms), Due.of(sources, *terms)
+        here, there = Due.from_columns(declared, *terms), Due.from_columns(sources, *terms)
         wanted = select(sources.c.url, here.at, *there).select_from(joined)
         found = {url: due for url, *due in rows(wanted)}
         for record, every in records:

@@ -54,10 +54,10 @@ def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
     ("written", "why"),
     [
         ("state?.sqlite3", "a '?' in the path is written as %3F"),
-        ("state.sqlite3?mode=ro", "no options after it"),
+        ("state.sqlite3?mode=ro", "no options"),
         ("a%00b", "control characters"),
         ("a%FF", "can't decode byte"),
-        ("~/state.sqlite3", "no '~' is expanded"),
+        ("~/state.sqlite3", "not expanded"),
         ("old%20name", "the file is 'old%20name': write %25 for a '%'"),
     ],
 )

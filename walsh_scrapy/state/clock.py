@@ -68,7 +68,8 @@ class ServerClock:
     def __init__(self) -> None:
         self._measured_at = -math.inf
         # Seconds that each clock is ahead of the monotonic clock.
-        self._server_ahead, self._wall_ahead = 0.0, math.inf
+        self._server_ahead = 0.0
+        self._wall_ahead = math.inf
 
     def now(self) -> float:
         """Return epoch seconds by the last measurement."""

@@ -42,11 +42,7 @@ from walsh_scrapy.state.statefile import StateFile
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 from walsh_scrapy.state.url import without_password
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
-from walsh_scrapy.state.waiting import (
-    LOCK_TIMEOUT_SECONDS,
-    LOST_SERVER_TIMEOUT_SECONDS,
-    Waiting,
-)
+from walsh_scrapy.state.waiting import LOCK_TIMEOUT_SECONDS, LOST_SERVER_TIMEOUT_SECONDS, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -224,7 +220,7 @@ class Database:
             try:
                 self.write(create_views)
             except StateError as error:  # for example a role that may only read
-                logger.warning("the views stay as another version made them: %s", error)
+                logger.warning("cannot update the views, which another version made: %s", error)
 
     def _run(self, work: Callable[[Connection], _Result], begin: str, subject: str = "") -> _Result:
         """Run ``work`` in a transaction, again if the database was lost or locked."""
@@ -232,7 +228,8 @@ class Database:
             raise StateError(f"{self} is closed")
         if self._final_error is not None:
             raise self._wrap_error(self._final_error)
-        began, lost = time.monotonic(), 0
+        began = time.monotonic()
+        times_lost = 0
         while True:
             try:
                 result = self._run_once(work, begin)
@@ -244,29 +241,30 @@ class Database:
                     raise RefusedValues(str(error.orig).partition("\n")[0]) from error
                 if not self._may_run_again(error, began):
                     raise self._wrap_error(self._give_up(error, subject)) from error
-                lost = self._pause(error, lost)
-        if lost:
+                if error.connection_invalidated:
+                    times_lost += 1
+                self._pause(error, times_lost)
+        if times_lost:
             logger.warning("%s is back; the crawl continues", self)
         self._check_file()  # the rows may be in a file that nobody can open
         return result
 
-    def _pause(self, error: DBAPIError, lost: int) -> int:
-        """Sleep after a failure. Return the losses of the server; ``lost`` are the earlier ones."""
+    def _pause(self, error: DBAPIError, times_lost: int) -> None:
+        """Sleep before a transaction runs again; the server was lost ``times_lost`` times."""
         if not error.connection_invalidated:
             time.sleep(_LOCK_RETRY_SECONDS)
-            return lost
-        if lost:
+        elif times_lost > 1:
             time.sleep(_RECONNECT_SECONDS)
         else:  # mostly only the connection is lost, and a new one works at once
             reason = str(error.orig).partition("\n")[0]
             logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
-        return lost + 1
 
     def _run_once(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
         try:
             connection = self._engine.connect()
         except DBAPIError as error:
-            error.connection_invalidated = not self.is_sqlite  # there is none
+            # A server that accepts no connection is treated like one that was lost.
+            error.connection_invalidated = not self.is_sqlite
             raise
         with connection:
             if self._simulated_clock:
@@ -281,7 +279,7 @@ class Database:
         return result
 
     def _may_run_again(self, error: DBAPIError, began: float) -> bool:
-        """Return True if a transaction that failed is run again: until then it waited in vain."""
+        """Return True if a failure may be over soon, and the time to wait for that is not."""
         if isinstance(error.orig, sqlite3.Error):
             code = getattr(error.orig, "sqlite_errorcode", 0)
             is_locked = code & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
@@ -291,9 +289,9 @@ class Database:
         return may_wait and self._waiting.may_last(began, LOST_SERVER_TIMEOUT_SECONDS)
 
     def _give_up(self, error: DBAPIError, subject: str) -> StateError:
-        """Return the StateError for a failure; after a wait in vain a server gets nothing more."""
+        """Return the StateError for a failure. A server that did not come back gets no more."""
         state_error = describe_error(self._engine, error, subject)
-        if not self.is_sqlite and self._waiting.is_over:  # a lock of SQLite may end any time
+        if not self.is_sqlite and self._waiting.is_over:  # a lock of SQLite may end at any time
             self._final_error = state_error
         return state_error
 

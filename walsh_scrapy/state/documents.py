@@ -25,14 +25,7 @@ from walsh_scrapy.state.records import (
     upsert,
 )
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.tables import (
-    FOR_RULES,
-    blocklist,
-    copies,
-    indexes,
-    requests,
-    robots,
-)
+from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, indexes, requests, robots
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -79,7 +72,8 @@ class RobotsStore(Store):
     @staticmethod
     def of_host(connection: Connection, host: str) -> dict[str, RobotsCopy | None]:
         """Return the copies of the two origins that a host has at the usual ports."""
-        plain, secure = origin_of(f"http://{host}/"), origin_of(f"https://{host}/")
+        plain = origin_of(f"http://{host}/")
+        secure = origin_of(f"https://{host}/")
         by_origin: dict[str, RobotsCopy | None] = {plain: None, secure: None}
         rows = connection.execute(_ROBOTS_OF_HOST_SQL, {"plain": plain, "secure": secure})
         return by_origin | {origin: record_of(RobotsCopy, row) for origin, *row in rows}

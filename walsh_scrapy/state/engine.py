@@ -82,7 +82,7 @@ def bare_engine(url: str) -> Engine:
 
 
 def engine_of(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
-    """Return an engine for a parsed URL; ``options`` are those of ``create_engine``."""
+    """Return an engine for a parsed URL; ``options`` go to ``create_engine``."""
     if url.get_backend_name() == "postgresql":
         options["isolation_level"] = "AUTOCOMMIT"  # we begin transactions ourselves
     engine = create_engine(url, connect_args=_driver_arguments(url), **options)

@@ -35,7 +35,7 @@ from walsh_scrapy.state.tables import entries, repeated_pages, sightings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from sqlalchemy import BindParameter, Connection
+    from sqlalchemy import BindParameter, ColumnElement, Connection
     from sqlalchemy import Row as SqlRow
 
 #: Pairs of a stored title and a title of a document that are compared for damage: each entry of a
@@ -166,8 +166,9 @@ class EntrySnapshot:
             query = query.where(or_(entries.c.source.in_(sources), entries.c.key.in_(sighted_keys)))
         if not has_backfill:
             query = query.where(not_(entries.c.backfill))
-        moment, key = entries.c.first_seen, entries.c.key
-        order = (moment.desc(), key.desc()) if newest_first else (moment, key)
+        order: list[ColumnElement[Any]] = [entries.c.first_seen, entries.c.key]
+        if newest_first:
+            order = [column.desc() for column in order]
         ordered = query.order_by(*order, sightings.c.source)
         rows = self._connection.execute(ordered)
         self._open.callback(rows.close)
@@ -324,7 +325,9 @@ def _insert_unseen(
     transaction inserted first: PostgreSQL shows its rows by then.
     """
     stored, elsewhere = _read_stored(connection, records, repeated)
-    rows, later, new_pages = [], [], set()
+    rows: list[RowValues] = []
+    later: list[EntryRecord] = []
+    new_pages: set[str] = set()
     for entry in sorted(
         records, key=lambda entry: (entry.page_key, entry.evident_date is None, entry.key)
     ):
@@ -350,7 +353,7 @@ def _insert_unseen(
 
 
 def _insert_rows(connection: Connection, rows: Sequence[RowValues]) -> frozenset[str]:
-    """Insert the rows, but for those that another transaction has inserted; return their keys."""
+    """Insert the rows that no other transaction has inserted; return their keys."""
     if insert_if_new(connection, entries, rows) == len(rows):
         return frozenset(row["own_key"] for row in rows)
     names = ("key", "own_key", "source", "first_seen")

@@ -83,7 +83,7 @@ def gaps(sql: Sql) -> str:
             AND clock_steps.until >= {sql.least(since, "requested_at")} - {GAP_TOLERANCE})"""
 
     def disagrees(clock: str, since: str) -> str:
-        """Return the condition that the clock of another exchange was not that of this one.
+        """Return the condition that another exchange was timed by another clock than this one.
 
         An SQLite file is on one machine, so the difference of its two clocks stays the same for all
         runs, until the clock is set or the machine starts again. The clock of a server is shared.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sqlalchemy import and_, bindparam, func, or_, select
 
 from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.clock import NOW, clock_of
 from walsh_scrapy.state.database import Store
@@ -18,7 +19,7 @@ from walsh_scrapy.state.retention import OldRows
 from walsh_scrapy.state.tables import choices, hosts, workers
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
     from walsh_scrapy.state.ownership import Worker
 
@@ -115,30 +116,28 @@ class HostStore(Store):
             slowed = select(hosts.c.host).where(hosts.c.operator_delay > 0).order_by(hosts.c.host)
             if delayed := connection.scalars(slowed).all():
                 raise StateError(
-                    f"{self._database} is paced by {stored}, and {delayed[0]} has a delay of the "
-                    f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
-                    f"with `{program_name()} hosts delay {delayed[0]} 0`, or set "
+                    f"{self._database} was used with WALSH_PACE_BY = {stored!r}, and the delay of "
+                    f"{delayed[0]} was set by hand: a crawl with WALSH_PACE_BY = {unit!r} would "
+                    f"ignore it; end it with `{program_name()} hosts delay {delayed[0]} 0`, or set "
                     f"WALSH_PACE_BY = {stored!r}"
                 )
             if waiting := _read_waiting(connection):
                 last = max(snapshot.times.ready_at() for snapshot in waiting.values())
                 raise StateError(
-                    f"{self._database} is paced by {stored}, and {len(waiting)} of its hosts wait, "
-                    f"the last until {format_moment(last)}: a crawl with WALSH_PACE_BY = {unit!r} "
-                    f"would not see that; wait, or set WALSH_PACE_BY = {stored!r}"
+                    f"{self._database} was used with WALSH_PACE_BY = {stored!r}, and "
+                    f"{count_of(len(waiting), 'host')} must not be requested yet, the last one "
+                    f"until {format_moment(last)}: a crawl with WALSH_PACE_BY = {unit!r} would "
+                    f"ignore that; wait, or set WALSH_PACE_BY = {stored!r}"
                 )
         upsert(connection, choices, {"name": "pace_by", "value": unit})
 
 
-def _read_hosts(connection: Connection, condition: ColumnElement[bool]) -> dict[str, HostSnapshot]:
-    """Return rows by host, corrected if a clock was set back; the correction is not written."""
-    snapshots = {}
-    for row in connection.execute(HOSTS_SQL.where(condition), clock_of(connection)):
-        times, now, _ = snapshot_of(row)
-        snapshots[row.host] = HostSnapshot(times.with_clock_at(now), now, times.ahead_of(now))
-    return snapshots
-
-
 def _read_waiting(connection: Connection) -> dict[str, HostSnapshot]:
-    snapshots = _read_hosts(connection, _WAITS)
-    return {host: snapshot for host, snapshot in snapshots.items() if snapshot.wait > 0}
+    """Return the hosts that wait. Times in the future are corrected here, but not in the rows."""
+    waiting = {}
+    for row in connection.execute(HOSTS_SQL.where(_WAITS), clock_of(connection)):
+        times, now, _ = snapshot_of(row)
+        snapshot = HostSnapshot(times.with_clock_at(now), now, times.ahead_of(now))
+        if snapshot.wait > 0:
+            waiting[row.host] = snapshot
+    return waiting

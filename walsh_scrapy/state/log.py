@@ -1,4 +1,4 @@
-"""The request log: which requests were sent or denied, and by which rules.
+"""The request log: which requests were sent or denied, and why.
 
 A crawl writes the log. Commands read a span of time of it, and the audit reads all of it at one
 moment. It is kept for ``WALSH_LOG_DAYS``, to answer the questions of site owners (decision 33).
@@ -10,17 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import (
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal,
-    or_,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import bindparam, delete, func, insert, literal, or_, select, union_all, update
 
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import row_of
@@ -179,7 +169,7 @@ def forget_begin(connection: Connection, begun: LoggedBegin) -> None:
 
 def denial_writer(record: DenialRecord) -> Callable[[Connection], None]:
     """Return a function that logs a denial in a transaction: once, even if that runs again."""
-    attempts = list[int]()
+    attempts: list[int] = []
 
     def write(connection: Connection) -> None:
         for earlier in attempts:  # the answer to its COMMIT was lost

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from sqlalchemy import bindparam, insert, update
+from sqlalchemy import insert, update
 
 from walsh_scrapy.state.clock import clock_of
-from walsh_scrapy.state.ownership import find, insert_host, lock, number_param
+from walsh_scrapy.state.ownership import IS_HOST, find, insert_host, lock, number_param
 from walsh_scrapy.state.tables import hosts, overrides
 
 if TYPE_CHECKING:
@@ -32,15 +32,12 @@ class Override:
     reason: str
 
 
-_IS_HOST: Final = hosts.c.host == bindparam("key")
 _SET_DELAY_SQL: Final = (
     update(hosts)
-    .where(_IS_HOST, hosts.c.operator_delay != number_param("seconds"))
+    .where(IS_HOST, hosts.c.operator_delay != number_param("seconds"))
     .values(operator_delay=number_param("seconds"))
 )
-_RELEASE_SQL: Final = (
-    update(hosts).where(_IS_HOST).values(hold_until=0.0, hold_by="", hold_status=0)
-)
+_RELEASE_SQL: Final = update(hosts).where(IS_HOST).values(hold_until=0.0, hold_by="", hold_status=0)
 
 
 def set_operator_delay(connection: Connection, host: str, seconds: float, reason: str) -> float:

@@ -3,7 +3,8 @@
 A worker is a crawl that shares the state with other crawls. It owns a host before it reads anything
 about the host, and until the results of its visits are written. One row of the table `hosts` says
 who owns the host, how long the request in flight may last, and how long the host must be left
-alone. A host is in one of three states:
+alone: for its *delay* after each exchange (a request and its answer), and during a *hold*, if the
+host asked for a pause or was unreachable. A host is in one of three states:
 
 =========== ======================================================================================
 state       its row
@@ -13,7 +14,7 @@ owned       ``in_flight_until`` has passed, and ``owner`` is a worker that may b
 in flight   ``in_flight_until`` is in the future, whatever became of the owner
 =========== ======================================================================================
 
-Each transition is one function, and each function is one statement about this row:
+Each transition is a function of this module, and one statement about the row decides it:
 
 ============ =================== ============================== ==================================
 function     transition          if                             writes
@@ -24,7 +25,7 @@ function     transition          if                             writes
                                  delay and hold are over
 `end`        in flight -> owned  this worker is the owner       ``request_ended_at``, ``delay``,
                                                                 counts, the hold of this answer
-`end`        none                the host was lost              ``request_ended_at``, ``delay``
+`end`        none                another worker took the host   ``request_ended_at``, ``delay``
                                                                 and hold, only if they grow
 `withdraw`   in flight -> owned  nothing was sent               ``in_flight_until = 0``
 `let_go`     owned -> free       nothing is left to do there    no ``owner``; ``deferred_at`` if
@@ -32,27 +33,31 @@ function     transition          if                             writes
 `leave`      all owned -> free   the run ends                   no row in `workers`
 `beat`       none                every 5 s, in crawls of        ``workers.expires_at``, 45 s from
                                  sources                        now
+(time)       in flight -> owned  ``in_flight_until`` passes     nothing
+(time)       owned -> free       the owner has not beaten for   nothing
+                                 45 s
 ============ =================== ============================== ==================================
 
-Why this is safe: each statement repeats its condition in its WHERE, so of two workers that try at
-once the lock of the row lets one go first, and the other finds that the condition no longer holds.
-Nobody can know for certain that a worker is dead; it may be frozen, or its network may be down. If
-a worker that lives is declared dead, another one takes its host. But the new owner waits until
-``in_flight_until``, when the request of the old owner is over by its own clock, and until delay and
-hold of the row are over. Whatever the old owner still writes can only make these longer. So a wrong
-guess about who is alive costs work; it never makes two requests at once, nor a delay too short.
+Why this is safe: each statement repeats its condition in its WHERE. So if two workers try at once,
+the lock of the row lets one go first, and the other finds that the condition no longer holds. But
+nobody can know that a worker is dead: it may be frozen, or its network may be down. If a living
+worker loses its host in this way, its request is over before the next one begins: the old owner
+sends nothing after ``in_flight_until``, which it checks directly before the first byte, and ends
+the exchange by then; the new owner waits for that moment, and for the delay and the hold in the
+row. Whatever the old owner still writes can only make these longer. So a wrong guess about who is
+alive costs work. It never causes two requests at once, nor a delay that is too short.
 
-A process may declare owners dead only while its `TakeoverGuard` allows it. An exchange whose worker
-died is treated as if it had ended at ``in_flight_until``.
+After a start or an outage every other worker looks dead. Therefore a process may take a host from
+an expired owner only while its `TakeoverGuard` allows it.
 
-A transaction runs again if its connection was lost, even if its first run was committed. The
-statements give the same result then, with one exception: before `begin` the second run must call
-`withdraw`, since its first run may have begun the request. The caller composes transactions: first
-the statement that proves ownership, then the other writes. If the host was lost, the caller forgets
-what it knows about the host.
+If its connection was lost, a transaction is run again, although its first run may have been
+committed. All statements here give the same result then, except `begin`: before it, the second run
+must call `withdraw`. The caller composes transactions: first a statement that proves ownership,
+then other writes. If that statement shows that the host was lost, the caller must forget what it
+knows about the host.
 
-All times are those of the database's clock, read in the statement. What happened before is given as
-an age in seconds.
+All times are read from the database's clock, in the statement. A time in the past is given as an
+age in seconds.
 """
 
 from __future__ import annotations
@@ -60,7 +65,6 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
@@ -87,10 +91,12 @@ from walsh_scrapy.policy.pacing import (
     HostTimes,
 )
 from walsh_scrapy.state.clock import NOW, clock_of
+from walsh_scrapy.state.records import insert_into
 from walsh_scrapy.state.tables import hosts, workers
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.dialects.postgresql import Insert
     from sqlalchemy.sql.dml import ReturningInsert, Update
 
 #: The reason why a host is not ready: it is on hold, a request is in flight, or its delay goes on.
@@ -151,7 +157,7 @@ class RequestLimits(NamedTuple):
 
     delay: float  #: since the last exchange
     timeout: float
-    max_wait: float = math.inf  #: a longer delay or hold is ignored; see `longest_wait`
+    max_wait: float = math.inf  #: delay and hold end after it at the latest; see `longest_wait`
 
     @property
     def allowed(self) -> float:
@@ -169,8 +175,9 @@ class Beat(NamedTuple):
 # ---- the statements ----
 
 _TIMES: Final = tuple(hosts.c[field.name] for field in fields(HostTimes))
-_IS_HOST: Final = hosts.c.host == bindparam("key")
-_IS_OWNED: Final = and_(_IS_HOST, hosts.c.owner == bindparam("worker"))
+#: The condition of statements about one host, the parameter ``key``.
+IS_HOST: Final = hosts.c.host == bindparam("key")
+_IS_OWNED: Final = and_(IS_HOST, hosts.c.owner == bindparam("worker"))
 _RECORDED_END: Final = func.coalesce(hosts.c.request_ended_at, 0.0)
 #: When the last exchange ended, or ends at the latest; NULL if there was none.
 LAST_END: Final = case(
@@ -201,7 +208,7 @@ def _take_statement() -> Update:
     is_deferred = hosts.c.deferred_at >= number_param("started_at")
     return (
         update(hosts)
-        .where(_IS_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
+        .where(IS_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
         .values(owner=bindparam("worker"), request_ended_at=LAST_END, in_flight_until=0.0)
     )
 
@@ -212,8 +219,7 @@ def _begin_statement() -> Update:
         LAST_END + hosts.c.delay <= NOW, LAST_END + number_param("asked_delay") <= NOW
     )
     is_spaced = and_(
-        or_(delay_is_over, LAST_END + max_wait <= NOW),
-        LAST_END + hosts.c.operator_delay <= NOW,
+        or_(delay_is_over, LAST_END + max_wait <= NOW), LAST_END + hosts.c.operator_delay <= NOW
     )
     hold_is_over = or_(hosts.c.hold_until <= NOW, hosts.c.hold_since + max_wait <= NOW)
     return (
@@ -267,7 +273,7 @@ def _end_lost_statement() -> Update:
     last = case((is_later, ended_at), else_=hosts.c.request_ended_at)
     return (
         update(hosts)
-        .where(_IS_HOST)
+        .where(IS_HOST)
         .values(request_ended_at=last, delay=delay, **_hold_columns(ended_at))
     )
 
@@ -281,7 +287,7 @@ _LET_GO_SQL: Final = update(hosts).where(_IS_OWNED).values(owner="")
 _DEFER_SQL: Final = update(hosts).where(_IS_OWNED).values(owner="", deferred_at=NOW)
 _LENGTHEN_SQL: Final = (
     update(hosts)
-    .where(_IS_HOST)
+    .where(IS_HOST)
     .values(delay=_larger(hosts.c.delay, number_param("new_delay")), **_hold_columns(NOW))
 )
 _LOCK_OWNED_SQL: Final = select(hosts.c.host).where(_IS_OWNED).with_for_update()
@@ -292,7 +298,7 @@ _OWNS_SQL: Final = (
 )
 #: All hosts, with their times and the present.
 HOSTS_SQL: Final = select(*_TIMES, NOW, hosts.c.host)
-_FIND_SQL: Final = HOSTS_SQL.where(_IS_HOST)
+_FIND_SQL: Final = HOSTS_SQL.where(IS_HOST)
 _LOCK_SQL: Final = _FIND_SQL.with_for_update()
 _CORRECTED: Final = (
     "in_flight_until",
@@ -303,7 +309,7 @@ _CORRECTED: Final = (
 )
 _CORRECT_SQL: Final = (
     update(hosts)
-    .where(_IS_HOST)
+    .where(IS_HOST)
     .values({name: number_param(f"right_{name}") for name in _CORRECTED})
 )
 _FORGET_WORKERS_SQL: Final = delete(workers).where(workers.c.expires_at < NOW - 86_400.0)
@@ -313,22 +319,15 @@ _OTHER_WORKERS_SQL: Final = select(NOW, func.count(workers.c.id)).where(
 
 
 @cache
-def _dialect(name: str) -> Any:  # noqa: ANN401 - a module of SQLAlchemy
-    # Only the one in use is imported: PostgreSQL's takes as long as some commands do.
-    return import_module(f"sqlalchemy.dialects.{name}")
-
-
-@cache
 def insert_host(dialect: str) -> ReturningInsert[Any]:
     """Return the INSERT of a host, if it has no row yet; it returns the new row."""
-    insert = _dialect(dialect).insert(hosts)
-    row = insert.values(host=bindparam("key"), owner=bindparam("worker"))
-    return row.on_conflict_do_nothing().returning(*_TIMES, NOW)  # type: ignore[no-any-return]
+    row = insert_into(dialect, hosts).values(host=bindparam("key"), owner=bindparam("worker"))
+    return row.on_conflict_do_nothing().returning(*_TIMES, NOW)
 
 
 @cache
-def _upsert_worker(dialect: str) -> Any:  # noqa: ANN401 - an Insert of the dialect
-    insert = _dialect(dialect).insert(workers).values(expires_at=NOW + WORKER_SECONDS)
+def _upsert_worker(dialect: str) -> Insert:
+    insert = insert_into(dialect, workers).values(expires_at=NOW + WORKER_SECONDS)
     changes = {"run": insert.excluded.run, "expires_at": insert.excluded.expires_at}
     return insert.on_conflict_do_update(index_elements=["id"], set_=changes)
 
@@ -382,8 +381,9 @@ def begin(connection: Connection, host: str, worker: Worker, limits: RequestLimi
         "worker": worker.id,
         "asked_delay": limits.delay,
         "max_wait": limits.max_wait,
+        "allowed": limits.allowed,
+        **clock_of(connection),
     }
-    params |= {"allowed": limits.allowed, **clock_of(connection)}
     row = connection.execute(_BEGIN_SQL, params).one_or_none()
     if row is not None:
         return Permission("ready", snapshot_of(row))
@@ -395,20 +395,20 @@ def end(
     connection: Connection,
     host: str,
     worker: Worker,
-    known: HostTimes,
+    begun_times: HostTimes,
     times: HostTimes,
     age: float,
 ) -> bool:
     """End an exchange that ended ``age`` seconds ago.
 
     Return False if the host was lost: then delay and hold have grown, and nothing else is written.
-    ``known`` are the times that `begin` returned, ``times`` the times after the exchange.
+    ``begun_times`` are the times that `begin` returned, ``times`` the times after the exchange.
     """
     params = {
         "key": host,
         "worker": worker.id,
         "age": age,
-        "known_delay": known.delay,
+        "known_delay": begun_times.delay,
         "new_delay": times.delay,
         "new_refusals": times.refusals,
         "new_server_errors": times.server_errors,

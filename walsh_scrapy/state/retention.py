@@ -131,7 +131,8 @@ class BackupStore(Store):
             return ""
 
         def write(connection: Connection) -> tuple[str, float | None]:
-            recorded, last = connection.scalar(_FILE_SQL) or "", connection.scalar(_LAST_START_SQL)
+            recorded = connection.scalar(_FILE_SQL) or ""
+            last = connection.scalar(_LAST_START_SQL)
             upsert(connection, choices, {"name": _FILE, "value": inode})
             return recorded, last
 

@@ -74,7 +74,7 @@ class RunStore(Store):
             "versions": json.dumps(dict(run.versions)),
         }
 
-        attempts = list[int]()
+        attempts: list[int] = []
 
         def write(connection: Connection) -> int:
             for earlier in attempts:  # the answer to its COMMIT was lost

@@ -43,14 +43,7 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.source import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.records import (
-    REFUSED,
-    SourceRecord,
-    columns_of,
-    record_of,
-    row_of,
-    upsert,
-)
+from walsh_scrapy.state.records import SourceRecord, columns_of, record_of, row_of, upsert
 from walsh_scrapy.state.tables import Due, declared, indexes, sources
 
 if TYPE_CHECKING:
@@ -131,7 +124,8 @@ class SourceCounts:
     next_due: float = NEVER  #: when the first source is due that is due later
 
 
-_C, _S = declared.c, sources.c
+_C: Final = declared.c
+_S: Final = sources.c
 #: The columns of a declared source, as `source_of` takes them.
 SOURCE_COLUMNS: Final = tuple(_C[name] for name in ("url", "kind", "every", "delay", "details"))
 _RECORD_COLUMNS: Final = columns_of(SourceRecord, sources)
@@ -148,11 +142,7 @@ _REPEAT_SQL: Final = (
     .where(_C.url_key == bindparam("of"))
     .values({name: bindparam(f"new_{name}") for name in (*_FACTS, "host")})
 )
-_NO_VALIDATORS: Final[dict[str, Any]] = {
-    "validator_url": None,
-    "etag": None,
-    "last_modified": None,
-}
+_NO_VALIDATORS: Final[dict[str, Any]] = {"validator_url": None, "etag": None, "last_modified": None}
 _DECLARED_SQL: Final = select(*SOURCE_COLUMNS).where(
     _C.url_key == bindparam("of"), _C.file == bindparam("within")
 )
@@ -184,13 +174,6 @@ class SourceStore(Store):
         """Return what is known about a source, and when it is due; None before its first visit."""
         return next(self._read_due(min_revisit, now, _S.url_key == url_key(url)), None)
 
-    def in_trouble(self) -> tuple[set[int], set[int]]:
-        """Return the keys of the sources whose last visit failed, and of the refused ones."""
-        key = select(_S.url_key)
-        with self._database.snapshot() as connection:
-            failing = set(connection.scalars(key.where(_S.failures > 0)))
-            return failing, set(connection.scalars(key.where(_S.outcome == REFUSED)))
-
     def _read_due(
         self, min_revisit: float, now: float, *conditions: ColumnElement[bool]
     ) -> Iterator[KnownSource]:
@@ -220,11 +203,13 @@ class SourceStore(Store):
         If the function is called again, it writes nothing twice and returns the same. A transaction
         with it raises RefusedValues for values that the database does not accept.
         """
-        key, attempts = {"of": url_key(record.url)}, list[None]()
+        key = {"of": url_key(record.url)}
+        is_rerun = False
         row = row_of(record)
         del row["resumed"]  # only the operator writes it
 
         def write(connection: Connection) -> frozenset[str]:
+            nonlocal is_rerun
             facts = {name: row[name] for name in _FACTS}
             if known is None:
                 upsert(connection, sources, {**row, "url_key": key["of"]})
@@ -241,10 +226,10 @@ class SourceStore(Store):
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
             is_first = known is None or not known.format
-            # The COMMIT of an earlier attempt may have succeeded, and only its answer been lost.
-            is_rerun = bool(attempts)
-            attempts.append(None)
-            return insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)
+            new = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)
+            # If this runs again, its COMMIT may have succeeded, and only the answer been lost.
+            is_rerun = True
+            return new
 
         return write
 
@@ -320,10 +305,8 @@ class SourceStore(Store):
 
     def hosts(self, chosen: Selection, terms: RunTerms) -> tuple[list[HostWork], SourceCounts]:
         """Return the hosts that have due sources, and how many sources are due, later and gone."""
-        due, params = (
-            _due_expression(declared, _C.every),
-            {**chosen.params, **terms.params(terms.began)},
-        )
+        due = _due_expression(declared, _C.every)
+        params = {**chosen.params, **terms.params(terms.began)}
         is_due = _is_due(declared, due, force=terms.force)
         columns = (_C.host, due.at, case((is_due, 1), else_=0))
         if chosen.only:  # SQL cannot tell which sources contain a text
@@ -363,12 +346,9 @@ class SourceStore(Store):
 
         def read(connection: Connection) -> SourcePage:
             rows = connection.execute(_page_query(force=terms.force), params).all()
-            next_page = (
-                (rows[max_sources - 1][0], rows[max_sources - 1][1])
-                if len(rows) > max_sources
-                else None
-            )
-            return _due_sources(rows[:max_sources], chosen), next_page
+            page = rows[:max_sources]
+            next_page = (page[-1][0], page[-1][1]) if len(rows) > max_sources else None
+            return _due_sources(page, chosen), next_page
 
         return read
 
@@ -377,10 +357,8 @@ def _due_sources(rows: Sequence[Sequence[Any]], chosen: Selection) -> list[DueSo
     """Return the chosen sources in the rows of `_page_query`."""
     due_sources = []
     for _, _, is_due, *values in rows:
-        source, record_values = (
-            source_of(*values[: len(SOURCE_COLUMNS)]),
-            values[len(SOURCE_COLUMNS) :],
-        )
+        source = source_of(*values[: len(SOURCE_COLUMNS)])
+        record_values = values[len(SOURCE_COLUMNS) :]
         if is_due and (not chosen.only or chosen.has(source)):
             record = _record(record_values).with_url(source.url) if record_values[0] else None
             due_sources.append(DueSource(source, record))
@@ -478,7 +456,8 @@ def _page_query(*, force: bool) -> Select[Any]:
 
 def _count(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], SourceCounts]:
     """Count rows of host, due time, and whether the source is due in this run."""
-    work, counts = dict[str, HostWork](), SourceCounts()
+    work: dict[str, HostWork] = {}
+    counts = SourceCounts()
     for host, due_at, is_due in rows:
         if is_due:
             host_work = work.get(host, HostWork(host, 0, due_at))

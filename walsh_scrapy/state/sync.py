@@ -60,7 +60,8 @@ _TOUCH_SECONDS: Final = 86_400.0
 _PROGRESS_SECONDS: Final = 5.0
 #: Nanoseconds. A file that was written less long ago may change again without another time.
 _MIN_FILE_AGE_NS: Final = 2_000_000_000
-_C, _S = declared.c, sources.c
+_C: Final = declared.c
+_S: Final = sources.c
 #: Sources that moved permanently, and that no file declares at their old URL.
 _MOVED_SQL: Final = select(_S.url_key, _S.moved_to).where(
     _S.move_settled, _S.move_failing_since.is_(None), not_(exists().where(_C.url_key == _S.url_key))
@@ -105,25 +106,25 @@ class Sync:
         self._file = Path(path)
         self._path = storable(str(self._file.absolute()))
         self._is_this_file = files.c.path == self._path
-        self._number = 0  # of the file, once its sources are being written
+        self._file_id = 0  # 0 until sources of the file are written
         self._is_first = False  # whether the state had no source of the file before
         self._pacing_unit: Callable[[str], str] = host_of
         self._next_report_at = time.monotonic() + _PROGRESS_SECONDS
 
     def run(self) -> SyncedFile:
-        """Write the changes of the file, and log its warnings, which are repeated in each run."""
+        """Write what has changed in the file. Log the warnings about it, in each run again."""
         with open_sources(self._file) as opened:
             stat = os.fstat(opened.fileno())
         pace_by = PaceBy(self._database.scalar(_PACE_BY_SQL) or PaceBy.HOST)
         self._pacing_unit = pace_by.unit
-        row, changes = self._row(), None
+        row = self._row()
+        changes: Changes | None = None
         if row is not None and self._needs_touch(row):
             # First of all, so that no other process forgets the file while this one uses it.
             self._update(read_at=self._now)
             row = self._row()
         version = stat.st_mtime_ns, stat.st_size, pace_by
-        stored_version = row and row.sha256 and (row.mtime_ns, row.size, row.pace_by)
-        if row is None or stored_version != version:
+        if row is None or not row.sha256 or (row.mtime_ns, row.size, row.pace_by) != version:
             row, changes = self._sync_changed(row, stat, pace_by)
         log_warnings(self._file, json.loads(row.warnings))
         return SyncedFile(row.id, json.loads(row.delays), row.copy, changes)
@@ -137,7 +138,8 @@ class Sync:
         self, old_row: Row[Any] | None, stat: stat_result, pace_by: str
     ) -> tuple[Row[Any], Changes | None]:
         """Bring the row of the file up to date, and its sources, if its content has changed."""
-        digest, changes = self._digest(), None
+        digest = self._digest()
+        changes: Changes | None = None
         is_fresh = time.time_ns() - stat.st_mtime_ns < _MIN_FILE_AGE_NS
         values: dict[str, object] = {
             "sha256": digest,
@@ -148,7 +150,7 @@ class Sync:
         if old_row is None or (old_row.sha256, old_row.pace_by) != (digest, pace_by):
             is_edit = old_row is not None and old_row.pace_by == pace_by
             changes, warnings = self._write_sources(rewrite=not is_edit)
-            copies_of_file = DeclarationCopies(self._database, self._number, self._now)
+            copies_of_file = DeclarationCopies(self._database, self._file_id, self._now)
             values["warnings"] = json.dumps(warnings)
             values["delays"] = json.dumps(self._delays())
             values["copy"] = copies_of_file.keep(old_row.copy if old_row else "")
@@ -163,16 +165,18 @@ class Sync:
             return file_digest(opened, "sha256").hexdigest()
 
     def _write_sources(self, *, rewrite: bool) -> tuple[Changes, list[str]]:
-        """Write the sources of the file, and delete the sources that it had before.
+        """Write the sources of the file, and delete stored sources that the file no longer has.
 
         ``rewrite`` also writes unchanged sources. Return the changes and the warnings.
         """
         warnings: list[str] = []
-        keys, new, changed = set[int](), set[int](), set[int]()
-        repeated: list[str] = []
+        keys: set[int] = set()
+        new: set[int] = set()
+        changed: set[int] = set()
+        repeated: list[str] = []  # where a source is declared again
         declared_sources = read_declarations(self._file, warnings)
         while batch := list(islice(declared_sources, MAX_ROWS_PER_TRANSACTION)):
-            self._begin()
+            self._mark_incomplete()
             by_key: dict[int, Source] = {}
             for place, source in batch:
                 key = url_key(source.url)
@@ -198,16 +202,16 @@ class Sync:
         removed = [key for key in self._keys() if key not in keys]
         for removed_batch in in_batches(removed):
             self._database.change(
-                delete(declared).where(_C.file == self._number, _C.url_key.in_(removed_batch))
+                delete(declared).where(_C.file == self._file_id, _C.url_key.in_(removed_batch))
             )
         if new or self._is_first:
             self._follow_moves()
         counts = len(keys if self._is_first else new), len(changed - new), len(removed)
         return Changes(*counts), warnings + repetition_warnings(repeated)
 
-    def _begin(self) -> None:
-        """Mark the file as being written, so that an interrupted sync is repeated."""
-        if self._number:
+    def _mark_incomplete(self) -> None:
+        """Mark the file as incomplete, so that the next run repeats a sync that did not end."""
+        if self._file_id:
             return
 
         def write(connection: Connection) -> tuple[int, bool]:
@@ -217,21 +221,23 @@ class Sync:
             any_source = select(_C.url_key).where(_C.file == number).limit(1)
             return number, connection.scalar(any_source) is None
 
-        self._number, self._is_first = self._database.write(write)
+        self._file_id, self._is_first = self._database.write(write)
 
     def _write_batch(self, batch: Mapping[int, Source], connection: Connection) -> None:
         """Write some sources; rows in `sources` get the spelling of the URL in the file."""
         has_visits = connection.scalar(_ANY_SOURCE_SQL) is not None
         moved = select(_S.url_key, _S.moved_to).where(_S.url_key.in_(batch), _S.move_settled)
-        moved_to = dict(map(tuple, connection.execute(moved))) if has_visits else {}
+        moved_to = (
+            {row.url_key: row.moved_to for row in connection.execute(moved)} if has_visits else {}
+        )
         rows = [
             row_of_source(key, source)
-            | {"file": self._number, "host": self._pacing_unit(moved_to.get(key) or source.url)}
+            | {"file": self._file_id, "host": self._pacing_unit(moved_to.get(key) or source.url)}
             for key, source in sorted(batch.items())
         ]
         upsert(connection, declared, rows)
         if has_visits:
-            is_in_batch = _C.file == self._number, _C.url_key.in_(batch)
+            is_in_batch = _C.file == self._file_id, _C.url_key.in_(batch)
             respelled = update(sources).where(
                 *is_in_batch, _C.url_key == _S.url_key, _C.url != _S.url
             )
@@ -245,7 +251,7 @@ class Sync:
         """
         for key, moved_to in self._database.all(_MOVED_SQL):
             new_key = url_key(moved_to)
-            declared_there = select(_C.url).where(_C.file == self._number, _C.url_key == new_key)
+            declared_there = select(_C.url).where(_C.file == self._file_id, _C.url_key == new_key)
             has_row = exists().where(_S.url_key == new_key)
             for (url,) in self._database.all(declared_there.where(not_(has_row))):
                 self._database.write(partial(_move_row, key, new_key, url))
@@ -253,18 +259,18 @@ class Sync:
     def _read_stored(self, keys: Collection[int]) -> dict[int, Source]:
         """Return the stored sources of the file with these keys, by key."""
         stored = select(_C.url_key, *SOURCE_COLUMNS).where(
-            _C.file == self._number, _C.url_key.in_(keys)
+            _C.file == self._file_id, _C.url_key.in_(keys)
         )
         return {key: source_of(*row) for key, *row in self._database.all(stored)}
 
     def _keys(self) -> Iterator[int]:
         """Yield the keys of all stored sources of the file."""
         with self._database.snapshot() as connection:
-            yield from connection.scalars(select(_C.url_key).where(_C.file == self._number))
+            yield from connection.scalars(select(_C.url_key).where(_C.file == self._file_id))
 
     def _delays(self) -> dict[str, float]:
         """Return the longest delay of each declared host, in seconds."""
-        rows = select(_C.url, _C.delay).where(_C.file == self._number, _C.delay.is_not(None))
+        rows = select(_C.url, _C.delay).where(_C.file == self._file_id, _C.delay.is_not(None))
         longest: dict[str, float] = {}
         for url, delay in self._database.all(rows):
             longest[host_of(url)] = max(delay, longest.get(host_of(url), 0.0))

@@ -161,8 +161,12 @@ sources = Table(
     Column("url_key", BigInteger, primary_key=True, autoincrement=False),
     *_columns(
         SourceRecord,
-        **dict.fromkeys(("url", "moved_to", "onward_to", "validator_url"), _URL),
-        **dict.fromkeys(("skip_hours", "skip_days"), String(80)),
+        url=_URL,
+        moved_to=_URL,
+        onward_to=_URL,
+        validator_url=_URL,
+        skip_hours=String(80),
+        skip_days=String(80),
         kind=String(16),
         outcome=String(32),
         body_sha256=String(64),
@@ -382,11 +386,7 @@ repeated_pages = Table(
 # Two entries of one page cannot have the same title and date, even if two processes insert them.
 # Few entries are in this index: those that are not the first of their page.
 _by_page = Index(
-    "entries_by_page",
-    entries.c.page_key,
-    entries.c.title_key,
-    entries.c.evident_date,
-    unique=True,
+    "entries_by_page", entries.c.page_key, entries.c.title_key, entries.c.evident_date, unique=True
 )
 
 
@@ -429,12 +429,11 @@ class Due(NamedTuple):
         after ``min_revisit``. A visit in the future is ignored: otherwise a clock that was wrong
         once could delay a source for years.
         """
-        visited_at, not_before, failures = (
-            table.c.visited_at,
-            table.c.not_before,
-            table.c.failures,
-        )
-        at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
+        visited_at = table.c.visited_at
+        not_before = table.c.not_before
+        failures = table.c.failures
+        at_once = literal_column("0.0", Double)
+        latest = now + literal_column(str(CLOCK_SKEW))
         is_gone = not_before >= literal_column(str(LAST_MOMENT))
         interval = _Greatest(min_revisit, every)
         doublings = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)

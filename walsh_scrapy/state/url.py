@@ -34,12 +34,12 @@ def parse_url(text: str) -> URL:
         return url
     _, _, written = text.partition(":///")
     if "?" in written:
-        raise ValueError("a '?' in the path is written as %3F, and there are no options after it")
+        raise ValueError("a '?' in the path is written as %3F, and no options may follow it")
     path = unquote(written, errors="strict")
     if not path.isprintable():
         raise ValueError("the path has control characters")
     if path.startswith("~"):
-        raise ValueError("no '~' is expanded in it")
+        raise ValueError("a '~' in the path is not expanded")
     if path != written and Path(written).exists() and not Path(path).exists():
         raise ValueError(f"it names {path!r}, but the file is {written!r}: write %25 for a '%'")
     return url.set(database=str(Path(path).absolute()))
@@ -64,8 +64,9 @@ def without_password(url: str | URL) -> str:
     text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
     if text.startswith("sqlite"):
         return text
-    named, (place, mark, query) = _USER.match(text), text.partition("?")
-    user = named[0] if named else ""
+    place, mark, query = text.partition("?")
+    scheme_and_user = _USER.match(text)
+    user = scheme_and_user[0] if scheme_and_user else ""
     if "@" in query:  # where the password ends cannot be told
         return f"{user}:***"
     before, at, host = place.rpartition("@")

@@ -508,33 +508,28 @@ SELECT severity, problem, subject,
 FROM found"""
 
 
-def _evidence() -> str:
+def _evidence(sql: Sql) -> str:
     def name_of(column: str) -> str:  # the id of a copy is shown as its SHA-256
         return f"(SELECT sha256 FROM copies WHERE copies.id = {column}) AS {column}"
 
-    return f"""rule, line, {name_of("robots")}, {{robots_at}} AS robots_at,
-    {name_of("blocklist")}, {{blocklist_at}} AS blocklist_at, robots_status, redirected_from"""
+    blocklist_at = sql.time("blocklist_at")
+    return f"""rule, line, {name_of("robots")}, {sql.time("robots_at")} AS robots_at,
+    {name_of("blocklist")}, {blocklist_at} AS blocklist_at, robots_status, redirected_from"""
 
 
 def _requests(sql: Sql) -> str:
-    evidence = _evidence().format(
-        robots_at=sql.time("robots_at"), blocklist_at=sql.time("blocklist_at")
-    )
     return f"""
 SELECT id, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_at")} AS days_ago,
     host, url, gates, status, nullif(error, '') AS error, duration, connect_duration, monotonic,
-    run, purpose, delay, hold, retry_after, conditional, has_validator, {evidence},
+    run, purpose, delay, hold, retry_after, conditional, has_validator, {_evidence(sql)},
     CASE source WHEN '' THEN url ELSE source END AS source
 FROM requests"""
 
 
 def _denials(sql: Sql) -> str:
-    evidence = _evidence().format(
-        robots_at=sql.time("robots_at"), blocklist_at=sql.time("blocklist_at")
-    )
     return f"""
 SELECT id, {sql.time("denied_at")} AS denied_at, {sql.days_ago("denied_at")} AS days_ago, host, url,
-    gate, reason, run, {evidence}
+    gate, reason, run, {_evidence(sql)}
 FROM denials"""
 
 

@@ -29,7 +29,7 @@ class Waiting:
     """The waits of one `Database`; after a wait that took too long there is no other one.
 
     ``may_wait`` returns False once the run is to end. So a run that was stopped or failed ends
-    within seconds, however many transactions follow. Moments are those of the monotonic clock.
+    within seconds, however many transactions follow. Moments are times of the monotonic clock.
     """
 
     def __init__(self, may_wait: Callable[[], bool]) -> None:
