@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, judge, paths, rows_of, site
-from walsh_scrapy.crawl.blocklist import SHORT
+from walsh_scrapy.crawl.blocklist import MAX_INLINE_BYTES
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
@@ -95,7 +95,7 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listin
     [
         Reply(status=500),
         Reply(fault=Fault.CLOSE),
-        Reply("{" + " " * SHORT, content_type="application/json"),
+        Reply("{" + " " * MAX_INLINE_BYTES, content_type="application/json"),
         redirect("http://optedout.example/list.json"),
     ],
     ids=["500", "no answer", "long, and no JSON", "a listed host"],
