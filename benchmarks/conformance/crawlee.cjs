@@ -1,4 +1,5 @@
-// crawlee's CheerioCrawler with its polite options. Its storage is kept between the runs.
+// crawlee's CheerioCrawler with its polite options. Its storage is kept between the runs. Documented at
+// https://crawlee.dev/js/api/cheerio-crawler/interface/CheerioCrawlerOptions.
 process.env.CRAWLEE_STORAGE_DIR = process.env.CONFORMANCE_FOLDER;
 process.env.CRAWLEE_PURGE_ON_START = "1";
 const { createRequire } = require("node:module");

@@ -1,5 +1,6 @@
 #!/bin/sh
 # curl in a loop, as in many a cron job: a pause of a second, redirects, two retries, ETags.
+# https://curl.se/docs/manpage.html documents --retry and --etag-compare.
 set -u
 kept=$CONFORMANCE_FOLDER
 while read -r url; do

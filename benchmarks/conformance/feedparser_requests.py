@@ -1,4 +1,7 @@
-"""requests and feedparser, with the validators of the last run and a delay of one second."""
+"""requests and feedparser, with the validators of the last run and a delay of one second.
+
+https://feedparser.readthedocs.io/en/latest/http-etag.html recommends validators.
+"""
 
 import json
 import os

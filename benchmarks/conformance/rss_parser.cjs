@@ -1,4 +1,4 @@
-// rss-parser, one feed after the other.
+// rss-parser, one feed after the other, as in the README of https://github.com/rbren/rss-parser.
 const { createRequire } = require("node:module");
 const { readFileSync } = require("node:fs");
 const Parser = createRequire(process.cwd() + "/")("rss-parser");

@@ -1,4 +1,8 @@
-"""Scrapy without this project: `python scrapy_spider.py` as installed, with `polite` politely."""
+"""Scrapy without this project: `python scrapy_spider.py` as installed, with `polite` politely.
+
+The settings are those of https://docs.scrapy.org/en/latest/topics/settings.html and of
+https://docs.scrapy.org/en/latest/topics/autothrottle.html that make a crawl more polite.
+"""
 
 from __future__ import annotations
 

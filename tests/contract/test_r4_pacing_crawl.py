@@ -369,7 +369,6 @@ asyncio.get_event_loop().run_until_complete(both())
     ("settings", "told"),
     [
         ({"WALSH_MIN_INTERVAL": 0.5}, "BadSetting WALSH_MIN_INTERVAL is 0.5, but"),
-        ({"WALSH_SCOPE": "any", "LOG_LEVEL": "loud"}, "BadSetting LOG_LEVEL is 'loud'"),
         ({"WALSH_STATE_URL": "sqlite:////proc/none/x"}, "StateError "),
     ],
 )

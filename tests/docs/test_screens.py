@@ -60,7 +60,7 @@ def screen(folder, monkeypatch, capsys, pytestconfig):
 
     def with_clock(self, url, *arguments):
         original(self, url, *arguments)
-        self._given_clock = lambda: moments[-1]
+        self._simulated_clock = lambda: moments[-1]
 
     monkeypatch.setattr(Database, "__init__", with_clock)
     monkeypatch.setattr("time.time", lambda: moments[-1])

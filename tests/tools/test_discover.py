@@ -180,9 +180,9 @@ CASES = {
     "closed.example/b": (INDEX, [], None, []),
     "www.optedout.example/": (INDEX, [], None, ["denied by blocklist"]),
     # The dump of all pages is never asked for, under no spelling and through no redirect (R6, R9).
-    "a.example/LLMS%2Dfull.txt": (DUMPS, [], None, ["the pages themselves"]),
-    "b.example/": (DUMPS | TO_DUMP, ["/", "/llms.txt"], None, ["the pages themselves"]),
-    "c.example/llms.txt": (DUMPS | TO_DUMP, ["/llms.txt"], None, ["the pages themselves"]),
+    "a.example/LLMS%2Dfull.txt": (DUMPS, [], None, ["contains whole pages"]),
+    "b.example/": (DUMPS | TO_DUMP, ["/", "/llms.txt"], None, ["contains whole pages"]),
+    "c.example/llms.txt": (DUMPS | TO_DUMP, ["/llms.txt"], None, ["contains whole pages"]),
     # Titles are escaped for TOML and the terminal.
     "titled.example/feed": (
         {"/feed": Reply(json_feed(TITLE, ["One"]))}, ["/feed"], ("feed", ANY), ["\U0001f600 é"],
