@@ -67,13 +67,13 @@ class Take:
         self._store = store
         self._host = host
         self._worker = worker
-        self._decides_until = may_take_over_until
+        self._may_take_over_until = may_take_over_until
         self._read = read
         self.copies: dict[str, RobotsCopy | None] = {}
 
     def __call__(self, connection: Connection) -> Permission:
         """Take the host, and read its copies of robots.txt if that is allowed."""
-        permission = ownership.take(connection, self._host, self._worker, self._decides_until)
+        permission = ownership.take(connection, self._host, self._worker, self._may_take_over_until)
         if permission.status == "ready":
             self.copies = {**self._store.of_host(connection, self._host)}
             if self._read is not None:
