@@ -21,7 +21,7 @@ from scrapy import Request
 from tests.wire.test_http1 import REFUSALS, read
 from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.metadata.alternates import (
-    MOST_FEEDS,
+    MAX_FEEDS,
     declared_feeds,
     feed_alternates,
     feeds_in_head,
@@ -60,7 +60,7 @@ from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import read_opml
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.testing.crawl import write_sources
-from walsh_scrapy.wire.http1 import MOST_BYTES
+from walsh_scrapy.wire.http1 import MAX_HEAD_BYTES
 
 _PARTS = re.compile(rb"(?=<)|(?<=[>\n])")
 
@@ -365,7 +365,7 @@ def html_head(body: bytes) -> None:
         assert origin_of(link.url).startswith(("http://", "https://"))
         assert link.url.isascii()
         assert one_line(link.title) == link.title
-    assert len(declared_feeds((*found, *found))) <= min(len(found), MOST_FEEDS)
+    assert len(declared_feeds((*found, *found))) <= min(len(found), MAX_FEEDS)
 
 
 def response(body: bytes) -> None:
@@ -379,7 +379,7 @@ def _outcome(pieces: list[bytes]) -> object:
         status, content, _ = read(pieces)
         assert 200 <= status < 1000
         assert content in b"".join(pieces) or b"chunked" in b"".join(pieces)
-        assert len(content) <= sum(map(len, pieces)) <= 16 * MOST_BYTES
+        assert len(content) <= sum(map(len, pieces)) <= 16 * MAX_HEAD_BYTES
         return status, content
     return None
 

@@ -23,7 +23,7 @@ from walsh_scrapy.testing.web import Reply
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 STEP = re.compile(r"^\d+\. \[`(.+?)`\]\(\.\./walsh_scrapy/(.+?)\) ", re.MULTILINE)
 #: The most files that a list may name, by its heading.
-MOST_NAMED = {"A visit": 45, "A 429": 15, "A dead worker": 8}
+MAX_NAMED = {"A visit": 45, "A 429": 15, "A dead worker": 8}
 FEED = site("blog.example").pages["/feed"]
 BUSY = Reply("", status=429, headers={"Retry-After": "600"})
 
@@ -33,8 +33,7 @@ def section(name):
 
 
 WALKS = {
-    name: [(file, function) for function, file in STEP.findall(section(name))]
-    for name in MOST_NAMED
+    name: [(file, function) for function, file in STEP.findall(section(name))] for name in MAX_NAMED
 }
 
 
@@ -98,7 +97,7 @@ def test_a_crawl_walks_in_this_order_through_no_more_files_than_the_page_says(tr
     assert len(files(passed)) <= int(most), len(files(passed))
 
 
-@pytest.mark.parametrize(("name", "most"), MOST_NAMED.items())
+@pytest.mark.parametrize(("name", "most"), MAX_NAMED.items())
 def test_each_line_of_a_walk_is_a_link_to_one_of_few_files(name, most):
     assert len(WALKS[name]) == len(re.findall(r"^\d+\. ", section(name), re.MULTILINE)) > 0
     assert len(files(WALKS[name])) <= most

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urljoin
 
-MOST_TRIES = 12
+MAX_TRIES = 12
 NUMBERS = itertools.count()
 
 
@@ -35,7 +35,7 @@ def ask(url, data=None):
 
 def crawl(url):
     for each in (url, urljoin(url, "/robots.txt"), urljoin(url, "/image.png")):
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             if ask(each) not in (429, 500, 503):
                 break
     ask(os.environ["CONFORMANCE_BLOCKLIST"])

@@ -9,7 +9,7 @@ from walsh_scrapy.metadata import document
 from walsh_scrapy.metadata import feed as feed_module
 from walsh_scrapy.metadata.alternates import (
     HEAD_BYTES,
-    MOST_FEEDS,
+    MAX_FEEDS,
     FeedLink,
     declared_feeds,
     feed_alternates,
@@ -38,7 +38,7 @@ ISO = [f"2026-05-{day:02}T00:00:00Z" for day in range(1, 7)]
 def three(monkeypatch):
     """A budget of three entries."""
     for module in (document, feed_module):
-        monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+        monkeypatch.setattr(module, "MAX_ENTRIES", 3)
 
 
 def read(text):
@@ -254,8 +254,8 @@ def test_each_feed_is_kept_once_and_those_of_comments_come_last():
         other,
         *comments,
     )
-    many = [FeedLink(f"{FEED_URL}{number}") for number in range(2 * MOST_FEEDS)]
-    assert declared_feeds(many) == tuple(many[:MOST_FEEDS])
+    many = [FeedLink(f"{FEED_URL}{number}") for number in range(2 * MAX_FEEDS)]
+    assert declared_feeds(many) == tuple(many[:MAX_FEEDS])
 
 
 # --- Link headers

@@ -233,7 +233,7 @@ def test_the_sentence_stays_one_line():
 
 
 def test_a_page_of_too_many_links_is_refused(monkeypatch):
-    monkeypatch.setattr(llmstxt, "MOST_LINKS", 2)
+    monkeypatch.setattr(llmstxt, "MAX_LINKS", 2)
     text = f"[1]({A}/1) [2]({A}/2) [3]({A}/3)"
     assert "but markdown of more than 2 links (" in sentence(text, "text/plain")
 

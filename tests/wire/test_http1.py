@@ -20,7 +20,7 @@ from scrapy.utils.test import get_crawler
 from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.wire.codings import CODING_ERRORS, unpack
-from walsh_scrapy.wire.http1 import MOST_BYTES, MOST_LINES, HttpExchange
+from walsh_scrapy.wire.http1 import MAX_HEAD_BYTES, MAX_HEAD_LINES, HttpExchange
 
 REFUSALS = (DownloadFailedError, DownloadTimeoutError, ResponseDataLossError)
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: 1\r\n\r\nabc"
@@ -99,13 +99,13 @@ def test_lines_that_are_no_fields_are_passed_over():
 
 def test_a_limit_is_named():
     start, line = b"HTTP/1.1 200 OK\r\n", b"X: 1\r\n"
-    early = b"HTTP/1.1 103 Early Hints\r\nX: " + b"x" * (MOST_BYTES // 2) + b"\r\n\r\n"
+    early = b"HTTP/1.1 103 Early Hints\r\nX: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n"
     too_long = "the head of the response is longer than 128 KiB"
-    assert head_of([start, b"X: " + b"x" * MOST_BYTES]) == too_long
+    assert head_of([start, b"X: " + b"x" * MAX_HEAD_BYTES]) == too_long
     assert head_of([early, early, WHOLE]) == too_long
     assert head_of([early, WHOLE]) == [(b"Content-Length", b"3"), (b"X", b"1")]
-    too_many = f"the head of the response has more than {MOST_LINES} lines"
-    assert head_of([start + line * (MOST_LINES + 1) + b"\r\n"]) == too_many
+    too_many = f"the head of the response has more than {MAX_HEAD_LINES} lines"
+    assert head_of([start + line * (MAX_HEAD_LINES + 1) + b"\r\n"]) == too_many
 
 
 @pytest.mark.parametrize(

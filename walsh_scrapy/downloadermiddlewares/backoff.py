@@ -69,7 +69,7 @@ class BackoffMiddleware(Component):
         )
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Retry a page after a 429 or 503. ``Fetcher.send`` retries robots.txt and the blocklist."""
+        """Retry a page after a 429 or 503. ``Fetcher.send`` retries documents."""
         # A cached 429 or 503 says nothing about now.
         if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
             return response

@@ -14,7 +14,7 @@ from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown
 from walsh_scrapy.metadata.encoding import to_utf8
-from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
+from walsh_scrapy.metadata.text import MAX_TITLE_CHARACTERS, one_line
 from walsh_scrapy.policy.urls import (
     MAX_ANNOUNCED,
     canonical_url,
@@ -26,8 +26,8 @@ from walsh_scrapy.policy.wording import cut
 #: Bytes of a page that may have its head.
 HEAD_BYTES: Final = 128 * 1024
 #: Most feeds of one page that are kept.
-MOST_FEEDS: Final = 10
-_LONGEST_TYPE: Final = 60
+MAX_FEEDS: Final = 10
+_MAX_TYPE_CHARACTERS: Final = 60
 _COMMENTS: Final = re.compile(r"\bcomments?\b", re.IGNORECASE)
 
 
@@ -78,16 +78,16 @@ def feed_link(
         return
     url = resolve_reference(base, reference.strip())
     if url and (is_feed(media_type) or _names_feed(urlsplit(url).path.lower())):
-        name = cut(one_line(title) or "", LONGEST_TITLE) or None
-        yield FeedLink(url, name, cut(one_line(media_type) or "", _LONGEST_TYPE))
+        name = cut(one_line(title) or "", MAX_TITLE_CHARACTERS) or None
+        yield FeedLink(url, name, cut(one_line(media_type) or "", _MAX_TYPE_CHARACTERS))
 
 
 def declared_feeds(links: Iterable[FeedLink]) -> tuple[FeedLink, ...]:
-    """Return each feed once, those of comments after the others, at most `MOST_FEEDS`."""
+    """Return each feed once, those of comments after the others, at most `MAX_FEEDS`."""
     unique: dict[str, FeedLink] = {}
     for link in links:
         unique.setdefault(canonical_url(link.url), link)
-    return tuple(sorted(unique.values(), key=lambda link: link.is_of_comments)[:MOST_FEEDS])
+    return tuple(sorted(unique.values(), key=lambda link: link.is_of_comments)[:MAX_FEEDS])
 
 
 def _names_feed(path: str) -> bool:
@@ -117,7 +117,7 @@ def _elements_of_head(page: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 #: Characters of one header that are read, because Scrapy does not limit headers.
-_LONGEST: Final = 16_384
+_MAX_HEADER_CHARACTERS: Final = 16_384
 _PARAMETER_VALUE: Final = r'"(?:[^"\\]|\\.)*+"|[^\s";,]*+'
 _PARAMETER: Final = re.compile(rf"\s*;\s*([\w*-]++)\s*(?:=\s*({_PARAMETER_VALUE}))?", re.ASCII)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)")
@@ -158,7 +158,7 @@ def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
 
 def _alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
     for value in values:
-        for target, parameters in _links(value[:_LONGEST]):
+        for target, parameters in _links(value[:_MAX_HEADER_CHARACTERS]):
             if "alternate" in parameters.get("rel", "").lower().split():
                 yield target, parameters
 
@@ -221,5 +221,5 @@ def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
     ``links`` are the `Link` headers of its response.
     """
     found = markdown_alternates(links, url)
-    others = (each for each in found if each != url and not is_dump(each))
+    others = (link for link in found if link != url and not is_dump(link))
     return tuple(islice(others, MAX_ANNOUNCED))

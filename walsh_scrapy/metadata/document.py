@@ -184,23 +184,23 @@ def _by_signature(head: bytes) -> str:
     return "plain text" if printable >= 0.95 * len(head[:512]) else "binary data"
 
 
-MOST_ENTRIES: Final = 10_000  #: of one document; of more, the newest are kept
+MAX_ENTRIES: Final = 10_000  #: of one document; of more, the newest are kept
 
 T = TypeVar("T")
 
 
 def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ...]:
-    """Return the newest `MOST_ENTRIES` in document order.
+    """Return the newest `MAX_ENTRIES` in document order.
 
     `date` returns RFC 3339 in UTC. Entries without a date count as the oldest, and of entries with
     the same date the first ones are kept, because feeds begin with the newest.
     """
-    if len(entries) <= MOST_ENTRIES:
+    if len(entries) <= MAX_ENTRIES:
         return tuple(entries)
     dates = [date(entry) or "" for entry in entries]
     order = sorted(range(len(entries)), key=dates.__getitem__, reverse=True)  # stable
     kept = bytearray(len(entries))
-    for at in order[:MOST_ENTRIES]:
+    for at in order[:MAX_ENTRIES]:
         kept[at] = 1
     return tuple(compress(entries, kept))
 

@@ -31,7 +31,7 @@ from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 
 from walsh_scrapy.metadata.dates import date_in_utc
-from walsh_scrapy.metadata.document import MOST_ENTRIES, format_of
+from walsh_scrapy.metadata.document import MAX_ENTRIES, format_of
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.jsonfeed import read_json
@@ -295,7 +295,7 @@ def _first_entry(body: bytes) -> int:
     That is 0 unless the document has too many and the newest are at its end, by its first date and
     its last.
     """
-    beyond = len(_ENTRY_TAG.findall(body)) - MOST_ENTRIES
+    beyond = len(_ENTRY_TAG.findall(body)) - MAX_ENTRIES
     if beyond <= 0:
         return 0
     opened = _ENTRY_TAG.search(body)
@@ -380,7 +380,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     def skips_entry(self) -> bool:
         """Count one more entry; return True if it is to be skipped (decision 34)."""
         self.entries_begun += 1
-        skipped = not 0 < self.entries_begun - self.first_entry <= MOST_ENTRIES
+        skipped = not 0 < self.entries_begun - self.first_entry <= MAX_ENTRIES
         self.left_out += skipped
         return skipped
 

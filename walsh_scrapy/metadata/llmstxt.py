@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _WANTED: Final = "a page of links in markdown"
-_LONGEST_URL: Final = 4096  # as in the item schema; longer links are left out, never cut
-_LONGEST_NOTE: Final = 500  # three lines on a screen; longer ones are cut
+_MAX_URL_CHARACTERS: Final = 4096  # as in the item schema; longer links are left out, never cut
+_MAX_NOTE_CHARACTERS: Final = 500  # three lines on a screen; longer ones are cut
 
 _WORD: Final = re.compile(r"\w")
 _SEPARATOR: Final = re.compile(r"\s*(?:[:\uff1a|→\u2010-\u2015\u2212]|-+\s)")
 _LEADING: Final = re.compile(r"[\s:\uff1a|→\u2010-\u2015\u2212,;-]+")
 
-_LONGEST_FRONT_MATTER: Final = 65_536  # characters in which it must end
+_MAX_FRONT_MATTER_CHARACTERS: Final = 65_536  # characters in which it must end
 _FRONT_MATTER: Final = re.compile(
     r"\s*---[ \t]*\n[\w\"'][^\n]*:[^\n]*\n(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
@@ -75,17 +75,17 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     the Content-Type header, None if there was none. `source` is the declared URL.
 
     Raises NotAFeed, and nothing else, if the body is not markdown, has neither a link nor a
-    heading, or has more than `MOST_LINKS` links.
+    heading, or has more than `MAX_LINKS` links.
     """
     text = re.sub("\r\n?", "\n", to_utf8(body, content_type).decode())
     what = _other_than_markdown(text)
     if what is not None:
         raise NotAFeed.but(what, content_type, _WANTED)
-    front_matter = _FRONT_MATTER.match(text, 0, _LONGEST_FRONT_MATTER)
+    front_matter = _FRONT_MATTER.match(text, 0, _MAX_FRONT_MATTER_CHARACTERS)
     page = list(_paragraphs(text[front_matter.end() :] if front_matter else text))
     entries = _one_per_page(_entries(page, url))
-    if len(entries) > MOST_LINKS:
-        raise NotAFeed.but(f"markdown of more than {MOST_LINKS} links", content_type, _WANTED)
+    if len(entries) > MAX_LINKS:
+        raise NotAFeed.but(f"markdown of more than {MAX_LINKS} links", content_type, _WANTED)
     if not entries and not any(paragraph.within[0] in _HEADINGS for paragraph in page):
         raise NotAFeed.but("plain text without a link", content_type, _WANTED)
     keyed = with_keys(entries, source, is_index=True)
@@ -93,7 +93,8 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
 
 
 def _title(page: Sequence[_Paragraph]) -> str | None:
-    return next(filter(None, (_heading(each) for each in page if each.within[0] == "h1")), None)
+    headings = (_heading(token) for token in page if token.within[0] == "h1")
+    return next((heading for heading in headings if heading), None)
 
 
 def _entries(page: Sequence[_Paragraph], base: str) -> Iterator[FeedEntry]:
@@ -137,7 +138,7 @@ def _one_per_page(entries: Iterator[FeedEntry]) -> tuple[FeedEntry, ...]:
 def _link_url(href: str | None, base: str) -> str | None:
     """Return the URL of a link; None if it is not a web URL, too long, or within the page."""
     url = web_url(href, base)
-    if url is None or len(url) > _LONGEST_URL:
+    if url is None or len(url) > _MAX_URL_CHARACTERS:
         return None
     if "#" in url and canonical_url(url) == canonical_url(base):
         return None
@@ -154,7 +155,7 @@ def _note(paragraph: _Paragraph) -> tuple[_Span | None, str | None]:
         alone = len(spans) == 3 and not _WORD.search(spans[0].text)
         if _WORD.search(after) and (alone or _SEPARATOR.match(after)):
             text = "".join(span.text for span in spans[at + 1 :])
-            note = shorten(_LEADING.sub("", text, count=1), _LONGEST_NOTE)
+            note = shorten(_LEADING.sub("", text, count=1), _MAX_NOTE_CHARACTERS)
             return spans[at], without_addresses(note)
     return None, None
 
@@ -211,7 +212,7 @@ _BARE_START: Final = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
 # A bare URL ends at a bracket, a quotation mark, the end of a cell or Chinese punctuation.
 _BARE_REST: Final = re.compile(
     r"://[^\s<>\[\]|\"`\x00-\x1f\x7f\u2018-\u201d\u3000-\u303f\uff08\uff09\uff0c\uff1a\uff1b]"
-    rf"{{1,{_LONGEST_URL}}}"
+    rf"{{1,{_MAX_URL_CHARACTERS}}}"
 )
 _PUNCTUATION: Final = frozenset("?!.,:;*_~'")
 # HTML blocks that may contain blank lines: how they begin and end (CommonMark 4.6).
@@ -316,7 +317,7 @@ def _parser() -> MarkdownIt:
 _PARSER: Final = _parser()
 
 
-MOST_LINKS: Final = 15_000
+MAX_LINKS: Final = 15_000
 _PIECE: Final = 65_536  # characters of a paragraph that are parsed at once
 
 _PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\n|\Z)|.{{1,{_PIECE}}}", re.DOTALL)

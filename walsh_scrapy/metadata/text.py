@@ -15,10 +15,12 @@ from walsh_scrapy.policy.wording import (
 
 #: Characters of a title or section; a longer one is prose and cut. The item schema has the same
 #: limits as these constants, and decides.
-LONGEST_TITLE: Final = 300
-LONGEST_NAME: Final = 300  #: characters of an author's name; a longer one is prose and left out
-LONGEST_TAG: Final = 100  #: characters of a tag; a longer one is prose and left out
-MOST_NAMES: Final = 100  #: names, or tags, of one entry
+MAX_TITLE_CHARACTERS: Final = 300
+MAX_NAME_CHARACTERS: Final = (
+    300  #: characters of an author's name; a longer one is prose and left out
+)
+MAX_TAG_CHARACTERS: Final = 100  #: characters of a tag; a longer one is prose and left out
+MAX_NAMES: Final = 100  #: names, or tags, of one entry
 _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECASE | re.ASCII)
 
 # Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters; and marks
@@ -45,7 +47,7 @@ def list_of(value: object) -> list[object]:
 
 def objects_of(value: object) -> Iterator[Mapping[str, object]]:
     """Yield the objects in a list of a document; nothing for another value."""
-    yield from (each for each in list_of(value) if isinstance(each, dict))
+    yield from (entry for entry in list_of(value) if isinstance(entry, dict))
 
 
 def one_line(text: object) -> str | None:
@@ -79,24 +81,24 @@ def shorten(text: object, most: int) -> str | None:
 
 
 def title_of(text: object) -> str | None:
-    """Return a title, or a section, on one line and of at most `LONGEST_TITLE` characters."""
-    return shorten(text, LONGEST_TITLE)
+    """Return a title, or a section, on one line, cut to `MAX_TITLE_CHARACTERS`."""
+    return shorten(text, MAX_TITLE_CHARACTERS)
 
 
 def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
-    """Return each name once, in their order, without empty and long ones, at most `MOST_NAMES`."""
-    return _distinct(texts, LONGEST_NAME)
+    """Return each name once, in their order, without empty and long ones, at most `MAX_NAMES`."""
+    return _distinct(texts, MAX_NAME_CHARACTERS)
 
 
 def distinct_tags(texts: Iterable[str | None]) -> tuple[str, ...]:
     """Return each tag once, as `distinct_names` does, without e-mail addresses (R6)."""
-    short = (text for text in texts if text and len(text) <= LONGEST_TAG)
-    return _distinct(map(without_addresses, short), LONGEST_TAG)
+    short = (text for text in texts if text and len(text) <= MAX_TAG_CHARACTERS)
+    return _distinct(map(without_addresses, short), MAX_TAG_CHARACTERS)
 
 
 def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
     kept = dict.fromkeys(text for text in texts if text and len(text) <= longest)
-    return tuple(kept)[:MOST_NAMES]
+    return tuple(kept)[:MAX_NAMES]
 
 
 def without_addresses(text: str | None) -> str | None:
@@ -117,7 +119,7 @@ def person_name(text: str | None) -> str | None:
     """
     if text is None or not ("@" in text or "%40" in text):
         return text
-    if len(text) > LONGEST_NAME:
+    if len(text) > MAX_NAME_CHARACTERS:
         return None
     whole = text.replace("%40", "@")
     bare = _ADDRESS_OF_PERSON.sub(" ", whole)

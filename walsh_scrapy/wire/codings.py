@@ -15,7 +15,7 @@ KNOWN: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
 CODING_ERRORS: Final = (EOFError, zlib.error)
 _CHUNK: Final = 65_536
 #: Members of a gzip file: servers send one. Each takes up to 10 microseconds.
-MOST_PARTS: Final = 10_000
+MAX_PARTS: Final = 10_000
 GZIP: Final = b"\x1f\x8b"  #: how it begins
 _ZEROS: Final = re.compile(rb"\0*+")
 
@@ -67,7 +67,7 @@ def _inflated(body: bytes, window: int) -> Iterator[bytes]:
     Zeros between them, and anything but a member after them, are passed over.
     """
     at = 0
-    for _ in range(MOST_PARTS):
+    for _ in range(MAX_PARTS):
         stream = zlib.decompressobj(window)
         while not stream.eof:
             piece = stream.unconsumed_tail
@@ -81,4 +81,4 @@ def _inflated(body: bytes, window: int) -> Iterator[bytes]:
         at = cast("re.Match[bytes]", _ZEROS.match(body, at - len(stream.unused_data))).end()
         if not body.startswith(GZIP, at):
             return
-    raise EOFError(f"more than {MOST_PARTS} parts")
+    raise EOFError(f"more than {MAX_PARTS} parts")

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 #: A response that has begun is given up when it came more slowly for so many seconds (decision 46).
 SLOW_SECONDS: Final = 20.0
-LEAST_RATE: Final = 100  #: bytes per second
-#: Most bytes of all heads of one response, the informational ones included.
-MOST_BYTES: Final = 128 * 1024
-#: Most lines of one head.
-MOST_LINES: Final = 500
+MIN_BYTES_PER_SECOND: Final = 100  #: bytes per second
+#: The bytes of all heads of one response, the informational ones included.
+MAX_HEAD_BYTES: Final = 128 * 1024
+#: The lines of one head.
+MAX_HEAD_LINES: Final = 500
 
-_TOO_LONG: Final = f"the head of the response is longer than {MOST_BYTES // 1024} KiB"
+_TOO_LONG: Final = f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
 _END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field as h11 takes it, or the continuation of one.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
@@ -45,7 +45,7 @@ class HttpExchange:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MOST_BYTES)
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MAX_HEAD_BYTES)
         self._since: float | None = None  # the time of its first byte
         self._came = 0
 
@@ -130,10 +130,10 @@ class HttpExchange:
         except TimeoutError as error:
             if error.errno is not None:  # the system's
                 raise
-            rate = f"less than {LEAST_RATE} bytes per second came for {SLOW_SECONDS:g} s"
+            rate = f"less than {MIN_BYTES_PER_SECOND} bytes per second came for {SLOW_SECONDS:g} s"
             raise TooSlow(rate) from error
         self._came += len(piece)
-        if self._came >= LEAST_RATE * SLOW_SECONDS:
+        if self._came >= MIN_BYTES_PER_SECOND * SLOW_SECONDS:
             self._since, self._came = clock(), 0
         return piece
 
@@ -149,7 +149,7 @@ class HttpExchange:
 
 
 def _check_size(size: int) -> None:
-    if size > MOST_BYTES:
+    if size > MAX_HEAD_BYTES:
         raise DownloadFailedError(_TOO_LONG)
 
 
@@ -159,8 +159,8 @@ def _readable(head: bytes) -> bytes:
     Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
     """
     status, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")]
-    if len(lines) > MOST_LINES:
-        raise DownloadFailedError(f"the head of the response has more than {MOST_LINES} lines")
+    if len(lines) > MAX_HEAD_LINES:
+        raise DownloadFailedError(f"the head of the response has more than {MAX_HEAD_LINES} lines")
     fields: list[bytes] = []
     for line in lines:
         if _FIELD.fullmatch(line) and (fields or line[:1] not in b" \t"):
