@@ -60,7 +60,7 @@ self._network.check_route(request)
         row = self._context.state.hosts.find(host)
         if host not in held_back and (row is None or row.times.request_ended_at is None):
             held_back.add(host)
-            await self._queue.sleep(3.0)"""),
+            await self._access.sleep(3.0)"""),
     )),
     Mutant("port-is-a-host", "R4", "another port of a host has separate delays", (
         Patch(_PACING, "PaceBy.unit", "return self.unit_of(host_of(url))",
