@@ -108,7 +108,7 @@ def test_the_modules_of_a_package_are_those_that_exist(package):
     def modules(folder):
         return {each.name: each.ispkg for each in iter_modules([str(folder)])}
 
-    rows = re.findall(r"^\| `(?:\w+/)?(\w+)/?` \|", section(f"{package}/"), re.MULTILINE)
+    rows = re.findall(r"^- `(?:\w+/)?(\w+)`: ", section(f"{package}/"), re.MULTILINE)
     named, top = set(rows), modules(PACKAGE / package)
     below = {name for sub in top if top[sub] for name in modules(PACKAGE / package / sub)}
     assert {name for name in top if not top[name]} - named == set()
