@@ -344,7 +344,7 @@ class LastHeaders:
             self._identity = {**dict.fromkeys(NEVER_SENT), "User-Agent": user_agent}
         self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
 
-    def of(self, request: Request, url: str) -> Fields:
+    def fields(self, request: Request, url: str) -> Fields:
         """Return the header fields of a request for a URL."""
         last = dict(self._identity)
         if self._is_conditional:

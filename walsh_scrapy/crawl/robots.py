@@ -153,7 +153,7 @@ class RobotsCache:
     def _parse_copy(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options = self._context.options
         now = self._context.clock.now()
-        file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
+        file = RobotsFile.from_copy(copy, options.ua_token, options.robots_unreachable, now)
         if file.is_unusable:
             logger.info("%s/robots.txt has no line that can be used", origin)
         for line, warning in file.rules.warnings:

@@ -168,7 +168,7 @@ class Draft:
         self._user_agent = user_agent
         self._bot = token if " " in user_agent else user_agent
         self._now = now
-        self._file = RobotsFile.read(RobotsCopy(now, 200, body), token, "disallow", now)
+        self._file = RobotsFile.from_copy(RobotsCopy(now, 200, body), token, "disallow", now)
 
     def answer(self, url: str) -> Answer:
         """Return whether the bot may fetch a URL."""
