@@ -87,7 +87,7 @@ def visit(tmp_path):
 
         async def visited():
             found = []
-            async for due in DueSources(crawl.visits, Selection(number, "feed")).each():
+            async for due in DueSources(crawl.visits, Selection(number, "feed")).due_urls():
                 found.append(due.url)
                 after(due)
             return found

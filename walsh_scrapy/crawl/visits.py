@@ -183,7 +183,7 @@ class DueSources:
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
 
-    async def each(self) -> AsyncIterator[DueUrl]:
+    async def due_urls(self) -> AsyncIterator[DueUrl]:
         """Yield the sources, as the scheduler takes them.
 
         A host is taken before its sources are read, so that no other worker visits them. The next
