@@ -56,7 +56,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._max_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
-        self._last = LastHeaders(crawler.settings, crawl.context, crawl.signer)
+        self._last_headers = LastHeaders(crawler.settings, crawl.context, crawl.signer)
         self._is_paced = has_gate(crawler.settings, Gate.PACING)
 
     async def download_request(self, request: Request) -> Response:
@@ -122,7 +122,7 @@ class DownloadHandler(BaseDownloadHandler):
         exchange = HttpExchange(stream)
         try:
             self._seconds_left(url, ticket)  # raises TooLate
-            message = message_of(request, url, endpoint, self._last.of(request, url))
+            message = message_of(request, url, endpoint, self._last_headers.fields(request, url))
             started = self._clock.monotonic()
             note(request, sent=started, stalled=stalls.stalled())
             await exchange.send(*message, request.body)

@@ -129,7 +129,7 @@ class SourcesSpider(DeclaringSpider):
         try:
             due = DueSources(crawl.visits, declared.chosen, force=self.force)
             due.report(crawl.stats)
-            async for source, url in due.each():
+            async for source, url in due.due_urls():
                 yield self.first_request(source, url)
             # `due.begun` also counts sources that other workers visited since the run began.
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)

@@ -30,13 +30,13 @@ def _of_key(name: str, what: str, key: str) -> Mutant:
 
 OF_R1_TO_R3: Final = (
     Mutant("agent-on-robots", "R1", "another User-Agent on robots.txt", (
-        Patch(_MESSAGES, "LastHeaders.of", "return last", """\
+        Patch(_MESSAGES, "LastHeaders.fields", "return last", """\
 if request.url.endswith("/robots.txt"):
             last |= {"User-Agent": "Mozilla/5.0"}
         return last"""),
     )),
     Mutant("referer", "R1", "sends a Referer", (
-        Patch(_MESSAGES, "LastHeaders.of", "return last",
+        Patch(_MESSAGES, "LastHeaders.fields", "return last",
               'return last | {"Referer": request.url}'),
     )),
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
@@ -90,8 +90,8 @@ paths = paths.replace("$", "%24")
 spans = _distinct([line.rules for line in self._user_agents])
             decisions = (
                 deciding_rule(
-                    RuleIndex.of([path] * allow, allow=True),
-                    RuleIndex.of([path] * (not allow), allow=False),
+                    RuleIndex.from_paths([path] * allow, allow=True),
+                    RuleIndex.from_paths([path] * (not allow), allow=False),
                     target,
                 )
                 for allow, path in _rules_in(self._text, spans)
@@ -99,8 +99,8 @@ spans = _distinct([line.rules for line in self._user_agents])
             rule = next((decision for decision in decisions if decision), None)"""),
     )),
     Mutant("first-group", "R2", "groups that name us are not merged", (
-        Patch(_ROBOTSTXT, "RobotsTxt.rules_for", "if line.name == name))",
-              "if line.name == name)[:1])"),
+        Patch(_ROBOTSTXT, "RobotsTxt.rules_for", "if line.name == name)",
+              "if line.name == name)[:1]"),
     )),
     Mutant("token-case", "R2", "finds its group only in lower case", (
         Patch(_ROBOTSTXT, "user_agent_lines", "agent[1].lower()", "agent[1]"),

@@ -42,7 +42,7 @@ OF_R4_AND_R5: Final = (
               "min(8.0, self.rules.crawl_delay or 0.0)"),
     )),
     Mutant("least-crawl-delay", "R4", "of two Crawl-delays takes the smaller", (
-        Patch("walsh_scrapy/policy/robots/robotstxt.py", "Rules.of", "crawl_delay=max(",
+        Patch("walsh_scrapy/policy/robots/robotstxt.py", "Rules.merge", "crawl_delay=max(",
               "crawl_delay=min("),
     )),
     Mutant("request-rate", "R4", "ignores Request-rate", (
@@ -141,8 +141,7 @@ LAST_END = hosts.c.request_ended_at
     )),
     Mutant("no-hold", "R5", "tries again after its usual delay", (
         Patch(_PACING, "HostTimes.after",
-              'return times.held(now, Hold(seconds, "retry-after" if retry_after else "backoff", '
-              "status))", "return times"),
+              "return times.with_hold(now, hold)", "return times"),
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
         Patch(_EXCHANGES, "Exchanges._begin",

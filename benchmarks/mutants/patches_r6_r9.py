@@ -8,7 +8,7 @@ _SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
 _MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
 _SPIDERS: Final = "walsh_scrapy/spiders.py"
 _ITEM: Final = "yield EntryItem.from_entry(entry, feed=feed, source=source.url)"
-_OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
+_OF_URL: Final = "is_of_url = validators is not None and validators.url == request.url"
 #: Lets every request pass that a spider makes.
 _UNSCOPED: Final = Patch(
     _SCOPE,
@@ -64,8 +64,9 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
         Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = True"),
     )),
     Mutant("strong-etag", "R7", "sends a weak ETag as a strong one", (
-        Patch(_MESSAGES, "conditions_of", "known.etag if known and is_of_url",
-              'known.etag.removeprefix(b"W/") if known and known.etag and is_of_url'),
+        Patch(_MESSAGES, "conditions_of", "validators.etag if validators and is_of_url",
+              'validators.etag.removeprefix(b"W/") if validators and validators.etag '
+              "and is_of_url"),
     )),
     Mutant("error-validators", "R7", "the ETag of a 404 replaces that of the feed", (
         Patch("walsh_scrapy/crawl/sourcerecord.py", "record_after",

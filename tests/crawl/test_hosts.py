@@ -51,7 +51,7 @@ def begin(hosts, source):
     request = Request(source.url)
     set_visit(request, Visit(source, bool))
     record = RequestRecord(0.0, HOST, source.url, "")
-    return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record)
+    return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record).status
 
 
 def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(worker):
@@ -61,10 +61,10 @@ def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(
     for source in (FIRST, SECOND):
         ours.begin_visit(HOST, source)
     assert other.take(HOST, other) == "ready", "ours does not beat"
-    assert begin(ours, FIRST) is None
+    assert begin(ours, FIRST) == "lost"
     other.let_go(HOST, other)
     assert ours.take(HOST, ours) == "ready"
-    assert begin(ours, SECOND) is None
+    assert begin(ours, SECOND) == "lost"
     with pytest.raises(HostLost):
         ours.commit(SECOND, lambda _: None, lambda _: False, ends=True)
 
@@ -77,7 +77,7 @@ def test_robots_txt_of_a_lost_host_is_forgotten(worker):
     files |= dict.fromkeys([f"http://{HOST}", f"https://{HOST}:81", "http://b.example"])
     ours.begin_visit(HOST, FIRST)
     assert other.take(HOST, other) == "ready", "ours does not beat"
-    assert begin(ours, FIRST) is None
+    assert begin(ours, FIRST) == "lost"
     assert [*files] == ["http://b.example"]
 
 
@@ -121,7 +121,7 @@ def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
 def test_a_clock_that_was_set_back_is_named(worker, clock, caplog):
     ours, other = worker(), worker()
     ours.take(HOST, ours)
-    assert begin(ours, FIRST) == 0.0
+    assert begin(ours, FIRST) == "ready"
     clock.at -= 7200.0
     warning = f"the clock was set back: the times of {HOST} were 1 h ahead"
     assert other.take(HOST, other) == "wait", "no exchange lasts longer than an hour"

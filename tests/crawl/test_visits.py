@@ -87,7 +87,7 @@ def visit(tmp_path):
 
         async def visited():
             found = []
-            async for due in DueSources(crawl.visits, Selection(number, "feed")).each():
+            async for due in DueSources(crawl.visits, Selection(number, "feed")).due_urls():
                 found.append(due.url)
                 after(due)
             return found
@@ -323,7 +323,7 @@ def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
         request = Request(f"https://{LIST}/robots.txt")
         assert each.hosts.take(LIST, request) == "ready"
         record = RequestRecord(clock.now(), LIST, request.url, "")
-        assert each.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record) == 0.0
+        assert each.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record).status == "ready"
         found = each.hosts.end(request, LIST, silent, record)
         assert (found.times.unreachable, found.hold) == (1, 0.0)
         each.hosts.let_go(LIST, request)

@@ -273,7 +273,7 @@ class NeverAsked(Extension):
     def __init__(self, _crawler):
         def empty(cache, _origin, _url):
             now = cache._context.clock.now()
-            return RobotsFile.read(RobotsCopy(now, 200, b""), "Walsh-Research", "allow", now)
+            return RobotsFile.from_copy(RobotsCopy(now, 200, b""), "Walsh-Research", "allow", now)
 
         RobotsCache.find = empty
 

@@ -98,12 +98,12 @@ def test_a_delay_counts_from_the_end_of_the_exchange():
 
 
 def test_a_hold_and_the_delay_are_two_clocks():
-    times = HostTimes(request_ended_at=100.0, delay=30.0).held(100.0, Hold(5.0))
+    times = HostTimes(request_ended_at=100.0, delay=30.0).with_hold(100.0, Hold(5.0))
     assert times.ready_at(1.0) == 130.0
-    assert times.held(101.0, Hold(60.0)).ready_at(1.0) == 161.0
-    longer = times.held(101.0, Hold(60.0, "visit-time"))
-    assert longer.held(102.0, Hold(1.0)) == longer, "a hold never shrinks"
-    assert longer.held(102.0, NO_HOLD) == longer
+    assert times.with_hold(101.0, Hold(60.0)).ready_at(1.0) == 161.0
+    longer = times.with_hold(101.0, Hold(60.0, "visit-time"))
+    assert longer.with_hold(102.0, Hold(1.0)) == longer, "a hold never shrinks"
+    assert longer.with_hold(102.0, NO_HOLD) == longer
 
 
 def test_a_host_with_a_request_in_flight_is_ready_after_its_latest_end():
@@ -121,9 +121,9 @@ NOW = 100_000.0
     ("times", "asked"),
     [
         (HostTimes(request_ended_at=NOW, delay=5.0), 5.0),
-        (HostTimes().held(NOW, Hold(60.0)), 60.0),
-        (HostTimes(request_ended_at=NOW, delay=5.0).held(NOW, Hold(60.0)), 60.0),
-        (HostTimes(request_ended_at=NOW, delay=90.0).held(NOW, Hold(60.0)), 90.0),
+        (HostTimes().with_hold(NOW, Hold(60.0)), 60.0),
+        (HostTimes(request_ended_at=NOW, delay=5.0).with_hold(NOW, Hold(60.0)), 60.0),
+        (HostTimes(request_ended_at=NOW, delay=90.0).with_hold(NOW, Hold(60.0)), 90.0),
         (HostTimes(request_ended_at=NOW, operator_delay=90.0), 90.0),
     ],
     ids=["delay", "hold", "hold longer", "delay longer", "operator"],
@@ -220,7 +220,7 @@ def test_a_hold_knows_its_cause(exchange, by, refused):
     assert (times.hold_by, times.hold_status) == (by, exchange["status"])
     assert times.refused == refused
     assert times.last_hold == Hold(times.hold_until - 1000.0, by, exchange["status"])
-    assert times.held(1000.0, Hold(9 * DAY, "visit-time")).hold_by == "visit-time"
+    assert times.with_hold(1000.0, Hold(9 * DAY, "visit-time")).hold_by == "visit-time"
     assert after(lifted(times), 2000.0, status=200).last_hold == NO_HOLD
 
 
@@ -241,10 +241,10 @@ def test_a_redirect_with_retry_after_is_no_refusal():
 
 
 def test_an_unreachable_host_keeps_a_longer_hold():
-    held = HostTimes(unreachable=1).held(900.0, Hold(10 * DAY))
+    held = HostTimes(unreachable=1).with_hold(900.0, Hold(10 * DAY))
     now = held.hold_until + 10.0
     assert after(held, now, unreachable=True).hold_until == now + 2 * DAY
-    longer = held.held(now, Hold(30 * DAY))
+    longer = held.with_hold(now, Hold(30 * DAY))
     assert after(longer, now, unreachable=True).hold_until == longer.hold_until
 
 
@@ -258,12 +258,12 @@ def test_an_unreachable_name_counts_for_nothing_in_its_domain():
 
 def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
     """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
-    held = HostTimes(request_ended_at=900.0, delay=1e10).held(1000.0, Hold(1e10))
+    held = HostTimes(request_ended_at=900.0, delay=1e10).with_hold(1000.0, Hold(1e10))
     assert held.ready_at(1e10, MAX_BLOCKLIST_WAIT_SECONDS) == 1000.0 + DAY
     assert held.ready_at(1.0) == 1e10 + 1000.0
     operator = HostTimes(request_ended_at=900.0, operator_delay=3 * DAY)
     assert operator.ready_at(0.0, MAX_BLOCKLIST_WAIT_SECONDS) == 900.0 + 3 * DAY
-    short = HostTimes(request_ended_at=900.0, delay=10.0).held(1000.0, Hold(600.0))
+    short = HostTimes(request_ended_at=900.0, delay=10.0).with_hold(1000.0, Hold(600.0))
     assert short.ready_at(1.0, MAX_BLOCKLIST_WAIT_SECONDS) == short.ready_at(1.0)
 
 

@@ -64,7 +64,7 @@ def test_phases_count_from_the_first_failure(body, status, hours, in_force):
     last = copy_after(first, now, status or None, "unreachable", b"")
     bodies = {"copy": first.body, "nothing": None, "everything": ALLOW_ALL}
     assert last.active_body("phased", now) == bodies[in_force]
-    assert RobotsFile.read(last, "bot", "phased", now).is_deferred == (in_force == "nothing")
+    assert RobotsFile.from_copy(last, "bot", "phased", now).is_deferred == (in_force == "nothing")
 
 
 def test_an_answer_ends_the_phases():
@@ -139,7 +139,7 @@ def test_a_304_renews_the_copy_for_another_day():
 @cases("policy", "has_copy", "hours", "decision")
 def test_what_decides_without_the_file_is_said_as_it_is_done(policy, has_copy, hours, decision):
     copy = RobotsCopy(HOUR, 503, GOOD if has_copy else None, failing_since=HOUR)
-    file = RobotsFile.read(copy, "Walsh-Research", policy, HOUR * (1 + hours))
+    file = RobotsFile.from_copy(copy, "Walsh-Research", policy, HOUR * (1 + hours))
     assert decision in file.decision
     assert "until" not in file.decision, "nobody knows when a file can be read again"
     assert file.is_replaced == ("copy" not in decision)
@@ -151,7 +151,7 @@ def test_what_decides_without_the_file_is_said_as_it_is_done(policy, has_copy, h
 
 def test_a_deferring_file_keeps_the_delay_of_its_last_copy():
     copy = RobotsCopy(HOUR, 503, b"User-agent: *\nCrawl-delay: 9\n", failing_since=HOUR)
-    file = RobotsFile.read(copy, "bot", "phased", HOUR)
+    file = RobotsFile.from_copy(copy, "bot", "phased", HOUR)
     assert file.is_deferred
     assert file.interval(HOUR) == 9.0
 

@@ -170,14 +170,14 @@ class Retry(NamedTuple):
     """The next attempt for a refused request: its number, their maximum, and its time."""
 
     number: int
-    most: int
+    max_number: int
     at: float  #: by the monotonic clock
-    why: str  #: the problem of the host: `answered 503`
+    failure: str  #: the problem of the host: `answered 503`
     for_blocklist: bool  #: for the blocklist or its host's robots.txt, so that all wait for it
 
     def sentence(self, now: float) -> str:
         """Return when it comes, in words: `try 3 of 5 in 8 s`."""
-        return f"try {self.number} of {self.most} in {format_seconds(self.at - now)}"
+        return f"try {self.number} of {self.max_number} in {format_seconds(self.at - now)}"
 
 
 class DeclaredDelays:

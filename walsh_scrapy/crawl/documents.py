@@ -83,9 +83,9 @@ class Documents:
             yield delivery
         finally:
             self._tickets = {
-                other: known
-                for other, known in self._tickets.items()
-                if known.delivery is not delivery
+                request: ticket
+                for request, ticket in self._tickets.items()
+                if ticket.delivery is not delivery
             }
             last = ticket_after(delivery.request)
             ticket = ticket._replace(

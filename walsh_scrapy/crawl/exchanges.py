@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context, DeclaredDelays, DeferredHosts
     from walsh_scrapy.crawl.hostaccess import HostAccess
-    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.hosts import BeginResult, Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
@@ -77,6 +77,11 @@ class _Traffic:
         self.begun: WeakKeyDictionary[Request, _Begun] = WeakKeyDictionary()
         self.ended = asyncio.Event()
         self.next = asyncio.Lock()  # held by the request that is sent once none is in flight
+
+    @property
+    def until(self) -> float:
+        """The latest possible end of all, by the monotonic clock; 0 if none is in progress."""
+        return max((exchange.until for exchange in self.begun.values()), default=0.0)
 
 
 #: Shared by all serial crawls of this process, because R4 allows one request at a time in it.
@@ -127,17 +132,18 @@ class Exchanges:
         async with self.quiet():
             if while_open and self._engine.is_closing:
                 raise self._access.make_deferral("the crawl ends")
-            seconds = self._begin(request)
-        host = self._context.host(request.url)
-        if seconds is None:
+            result = self._begin(request)
+        seconds = result.wait
+        if result.status == "lost":
             if source_of(request) is not None:
+                host = self._context.host(request.url)
                 reason = f"{host} was lost to another worker"
                 raise HostLost(self._context.clock.now(), reason)
             seconds = RECHECK_SECONDS
         self._access.check_wait(request, seconds)
         return seconds
 
-    def _begin(self, request: Request) -> float | None:
+    def _begin(self, request: Request) -> BeginResult:
         """Begin an exchange; see ``Hosts.begin``."""
         ticket = ticket_of(request)
         name = host_of(request.url)
@@ -152,14 +158,14 @@ class Exchanges:
         timeout: float = request.meta.get("download_timeout") or self._timeout
         delay = max(self._delay(request), self._hosts.project_delay(host))
         limits = RequestLimits(delay, timeout, max_wait)
-        seconds = self._hosts.begin(request, host, limits, self._record(request))
-        if seconds == 0.0:
+        result = self._hosts.begin(request, host, limits, self._record(request))
+        if result.status == "ready":
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta["download_slot"] = host
             note(request, released=True, reached=False, sent=None, answered=None)
             now = self._context.clock.monotonic()
             self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)
-        return seconds
+        return result
 
     def quiet(self) -> AbstractAsyncContextManager[None]:
         """Wait until no request of the process is in flight, if the crawl is serial.
@@ -171,17 +177,11 @@ class Exchanges:
     @asynccontextmanager
     async def _quiet_process(self) -> AsyncIterator[None]:
         traffic = self._traffic
-        clock = self._context.clock
         async with traffic.next:
-            while (
-                remaining := max(
-                    (exchange.until for exchange in traffic.begun.values()), default=0.0
-                )
-                - clock.monotonic()
-            ) > 0:
+            while (seconds := traffic.until - self._context.clock.monotonic()) > 0:
                 traffic.ended.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(traffic.ended.wait(), min(remaining, RECHECK_SECONDS))
+                    await asyncio.wait_for(traffic.ended.wait(), min(seconds, RECHECK_SECONDS))
                 self.sweep()
             yield
 

@@ -65,6 +65,13 @@ _MAX_READY_SHARED: Final = 1
 _MAX_OWNED_SECONDS: Final = 30.0
 
 
+class BeginResult(NamedTuple):
+    """Whether an exchange has begun; otherwise its host was lost, or must not be requested yet."""
+
+    status: PermissionStatus
+    wait: float = 0.0  #: seconds to wait, if the status is "wait"
+
+
 class _InFlight(NamedTuple):
     """A request in flight: its host, the host's times before it, and its row in the log."""
 
@@ -311,17 +318,16 @@ class Hosts:
 
     def begin(
         self, request: Request, host: str, limits: RequestLimits, record: RequestRecord
-    ) -> float | None:
-        """Begin an exchange, and return 0 if the request may be sent now.
+    ) -> BeginResult:
+        """Begin an exchange; the request may be sent now if the status of the result is "ready".
 
-        Otherwise returns the seconds to wait first, or None if the host was lost. ``record`` is
-        the row of the request for the log.
+        ``record`` is the row of the request for the log.
         """
         owned = self._owned.get(host)
         visit = _visit(request)
         visited = self._visits.get(visit) if visit else None
         if owned is None or (visited is not None and visited.is_lost):
-            return None
+            return BeginResult("lost")
         moment = self._context.moment()
         visited_host = visited.host if visited else None
         begin = Begin(self._context, self._worker, host, owned, visited_host, limits, record)
@@ -330,16 +336,17 @@ class Hosts:
         owned.pending = []
         if status == "lost":
             self._drop(host)
-            return None
+            return BeginResult("lost")
         self._watch.see(snapshot.now, moment)
         owned.times = snapshot.times
         if status == "wait":
             _warn_clock_set_back(host, snapshot)
-            return max(0.001, snapshot.times.ready_at(limits.delay, limits.max_wait) - snapshot.now)
+            ready_at = snapshot.times.ready_at(limits.delay, limits.max_wait)
+            return BeginResult("wait", max(0.001, ready_at - snapshot.now))
         owned.is_busy = True
         self._in_flight[request] = _InFlight(host, snapshot.times, begin.logged)
         note(request, until=moment + limits.allowed)
-        return 0.0
+        return BeginResult("ready")
 
     def end(
         self, request: Request, host: str, exchange: Exchange, record: RequestRecord
@@ -408,7 +415,7 @@ class Hosts:
         """Put a host on hold from now on, unless it has a longer hold."""
         self._state.write(lambda connection: ownership.lengthen_waits(connection, host, hold=hold))
         if owned := self._owned.get(host):
-            owned.times = owned.times.held(self._context.clock.now(), hold)
+            owned.times = owned.times.with_hold(self._context.clock.now(), hold)
 
     def write_with(
         self, host: str, write: Callable[[Connection], object], *, delay: float = 0.0

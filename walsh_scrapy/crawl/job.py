@@ -99,13 +99,13 @@ class Job:
     def restore_requests(self) -> list[Request]:
         """Return the requests that the last start has left, in their order."""
         rows = self._file.execute("SELECT id, request, redirects, fingerprint FROM requests")
-        known: dict[bytes, _Known | None] = {}
+        stored: dict[bytes, _Known | None] = {}
         restored: list[tuple[int, Request]] = []
         unreadable = 0
         for number, blob, text, fingerprint in rows.fetchall():
             redirects = Redirects.from_json(text)
             if blob is None:
-                known[fingerprint] = _Known(number, redirects)
+                stored[fingerprint] = _Known(number, redirects)
                 continue
             try:
                 request = request_from_dict(pickle.loads(blob), spider=self._crawler.spider)  # noqa: S301 - ours
@@ -113,10 +113,10 @@ class Job:
                 unreadable += 1
                 continue
             self._restore(request, redirects)
-            known[fingerprint] = None
+            stored[fingerprint] = None
             self._rows[request] = number
             restored.append((number, request))
-        taken_over = self._take_over(known)
+        taken_over = self._take_over(stored)
         requests = sorted(restored + taken_over, key=lambda row: row[0])
         if left_behind := unreadable + self._scrapys.unreadable + self._scrapys.count_left():
             logger.warning(
@@ -130,16 +130,16 @@ class Job:
             logger.info("the job goes on with %s", count_of(len(requests), "request"))
         return [request for _, request in requests]
 
-    def _take_over(self, known: dict[bytes, _Known | None]) -> list[tuple[int, Request]]:
+    def _take_over(self, stored: dict[bytes, _Known | None]) -> list[tuple[int, Request]]:
         """Move the requests of Scrapy's queue to our file; return them with their order.
 
-        ``known`` has None for a request that is in our file too: a kill interrupted its move.
+        ``stored`` has None for a request that is in our file too: a kill interrupted its move.
         """
         taken_over: list[tuple[int, Request]] = []
         last = self._file.execute("SELECT coalesce(max(id), 0) FROM requests").fetchone()[0]
         self._file.execute("BEGIN")
         for place, request in enumerate(self._scrapys.take(), start=last + 1):
-            facts = known.get(self._fingerprint(request), _Known(place, Redirects()))
+            facts = stored.get(self._fingerprint(request), _Known(place, Redirects()))
             if facts is None:
                 continue
             self._restore(request, facts.redirects)

@@ -320,11 +320,11 @@ def conditions_of(request: Request) -> Fields:
 
     Their values are the validators that were stored for the URL of the request.
     """
-    known = ticket_of(request).validators
-    is_of_url = known is not None and known.url == request.url
+    validators = ticket_of(request).validators
+    is_of_url = validators is not None and validators.url == request.url
     return {
-        "If-None-Match": known.etag if known and is_of_url else None,
-        "If-Modified-Since": known.last_modified if known and is_of_url else None,
+        "If-None-Match": validators.etag if validators and is_of_url else None,
+        "If-Modified-Since": validators.last_modified if validators and is_of_url else None,
     }
 
 
@@ -344,7 +344,7 @@ class LastHeaders:
             self._identity = {**dict.fromkeys(NEVER_SENT), "User-Agent": user_agent}
         self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
 
-    def of(self, request: Request, url: str) -> Fields:
+    def fields(self, request: Request, url: str) -> Fields:
         """Return the header fields of a request for a URL."""
         last = dict(self._identity)
         if self._is_conditional:

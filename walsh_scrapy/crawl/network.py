@@ -151,9 +151,9 @@ class Network:
         Raises Denied for a request that the gates cannot check, because it names a proxy itself, or
         because its class may return another URL each time.
         """
-        given = request.meta.get("proxy")
-        if given and all(given != url for url, _ in self._proxies.values()):
-            self._warn_of_proxy(request.url, str(given))
+        proxy = request.meta.get("proxy")
+        if proxy and all(proxy != url for url, _ in self._proxies.values()):
+            self._warn_of_proxy(request.url, str(proxy))
             reason = "it names a proxy, and only one of the environment is used"
             raise self._denials.deny(request, "address", reason)
         kind = type(request)
@@ -161,7 +161,7 @@ class Network:
             reason = f"its class, {kind.__name__}, may give another URL each time"
             raise self._denials.deny(request, "address", reason)
         # A redirect or a copy of `meta` may carry the proxy of another URL.
-        if not given or not self.has_proxy_for(request.url):
+        if not proxy or not self.has_proxy_for(request.url):
             return None
         return self._proxies[request.url.partition(":")[0]][1]
 

@@ -205,8 +205,8 @@ class Queue:
 
         Targets that are not queued yet are only counted.
         """
-        others = max(0, targets - self.waiting)
-        return self.frontier.remaining(self._context.clock.monotonic(), others)
+        unseen = max(0, targets - self.waiting)
+        return self.frontier.remaining(self._context.clock.monotonic(), unseen)
 
     def upcoming(self, count: int) -> list[Request]:
         """Return roughly the next ``count`` requests to be handed out, one for each host.
@@ -266,10 +266,10 @@ class Queue:
     ) -> PermissionStatus:
         """Own a host, and hold its requests back until it is ready; see ``Hosts.take``."""
         is_new = not self._hosts.has(host)
-        taken = self._hosts.take(host, reason, read)
-        if is_new and taken == "ready":
+        status = self._hosts.take(host, reason, read)
+        if is_new and status == "ready":
             self.delay(host, self._hosts.wait(host), self._hosts.delay(host) or None)
-        return taken
+        return status
 
     async def take_turn(self, turn: Turn) -> None:
         """Wait for the turn of a fetch. Returns at once in a crawl with another scheduler."""

@@ -153,7 +153,7 @@ class RobotsCache:
     def _parse_copy(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options = self._context.options
         now = self._context.clock.now()
-        file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
+        file = RobotsFile.from_copy(copy, options.ua_token, options.robots_unreachable, now)
         if file.is_unusable:
             logger.info("%s/robots.txt has no line that can be used", origin)
         for line, warning in file.rules.warnings:
@@ -190,7 +190,7 @@ class Robots(RobotsCache, RequestPreparer):
         # By origin: the seconds on the wire since its last answer.
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.
-        self._refusals: dict[str, tuple[Denied | RequestDeferred, float]] = {}
+        self._fetch_errors: dict[str, tuple[Denied | RequestDeferred, float]] = {}
         self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
@@ -200,7 +200,7 @@ class Robots(RobotsCache, RequestPreparer):
             is_robots(request)
             or self._deferred_hosts.has(request.url)
             or self.find(origin, request.url) is not None
-            or self._refusal(origin) is not None
+            or self._fetch_error(origin) is not None
         )
 
     async def prepare(self, request: Request) -> None:
@@ -218,7 +218,7 @@ class Robots(RobotsCache, RequestPreparer):
         origin = origin_for(request)
         self._deferred_hosts.check(request.url)
         while (file := self.find(origin, request.url)) is None:
-            if (error := self._refusal(origin)) is not None:
+            if (error := self._fetch_error(origin)) is not None:
                 raise error
             with self._fetcher.gate_waits():
                 await self.prepare(request)
@@ -250,19 +250,19 @@ class Robots(RobotsCache, RequestPreparer):
         problem = file.copy.problem
         logger.log(level, "%s/robots.txt is unreachable (%s); %s", origin, problem, file.decision)
 
-    def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
+    def _fetch_error(self, origin: str) -> Denied | RequestDeferred | None:
         """Return why an origin's file is not fetched, or None.
 
         A deferral may end during the run. Then the file may be fetched.
         """
-        error, until = self._refusals.get(origin, (None, 0.0))
+        error, until = self._fetch_errors.get(origin, (None, 0.0))
         return error if self._context.clock.now() < until else None
 
     async def _fetch(self, origin: str, needed_by: Request) -> None:
         """Fetch an origin's file, unless another worker has fetched it, and keep the outcome."""
         url = robots_url(needed_by.url)
         if url.partition(":")[0] not in SCHEMES:
-            self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
+            self._fetch_errors[origin] = Denied("robots", "no request can go to its URL"), math.inf
             return
         key = (self._context.options.user_agent, origin)
         try:
@@ -273,9 +273,9 @@ class Robots(RobotsCache, RequestPreparer):
                 if (shared := ROBOTS.find(key)) and self._is_usable(shared):
                     self._adopt(origin, shared)
                 if self.find(origin, needed_by.url) is None:
-                    known = self._newest(origin)
-                    copy = known.copy if known else None
-                    outcome = await self._requested(origin, url, needed_by, copy)
+                    newest = self._newest(origin)
+                    copy = newest.copy if newest else None
+                    outcome = await self._request_file(origin, url, needed_by, copy)
                     self._keep(origin, outcome, copy)
                     self._defer_late(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
@@ -287,13 +287,13 @@ class Robots(RobotsCache, RequestPreparer):
                 self._hosts.give_up(self._context.host(origin))
             # If the state failed, the deferral is over already; the next attempt waits anyway.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
-            self._refusals[origin] = error, until
+            self._fetch_errors[origin] = error, until
         except Denied as error:  # by a gate that the target would not pass either
-            self._refusals[origin] = error, math.inf
+            self._fetch_errors[origin] = error, math.inf
         except NotDelivered as error:
             denial = Denied("robots", str(error))
             denial.__cause__ = error
-            self._refusals[origin] = denial, math.inf
+            self._fetch_errors[origin] = denial, math.inf
             logger.warning(
                 "%s. The requests that need it are denied. %s",
                 error,
@@ -301,8 +301,8 @@ class Robots(RobotsCache, RequestPreparer):
                 exc_info=error.__cause__,
             )
 
-    async def _requested(
-        self, origin: str, url: str, needed_by: Request, known: RobotsCopy | None
+    async def _request_file(
+        self, origin: str, url: str, needed_by: Request, earlier: RobotsCopy | None
     ) -> RobotsOutcome:
         """Request an origin's file, and follow its redirects.
 
@@ -319,11 +319,11 @@ class Robots(RobotsCache, RequestPreparer):
                 not_before=not_before,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
-                validators=Validators.from_record(known)
-                if known and known.body is not None
+                validators=Validators.from_record(earlier)
+                if earlier and earlier.body is not None
                 else None,
             )
-            is_first = known is None or known.failing_since is None
+            is_first = earlier is None or earlier.failing_since is None
             max_seconds = MAX_FETCH_SECONDS if is_first else MAX_REFETCH_SECONDS
             limited = partial(self._limited, origin, max_seconds)
             try:
@@ -373,12 +373,12 @@ class Robots(RobotsCache, RequestPreparer):
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
-    def _defer_late(self, origin: str, outcome: RobotsOutcome, known: RobotsCopy | None) -> None:
+    def _defer_late(self, origin: str, outcome: RobotsOutcome, earlier: RobotsCopy | None) -> None:
         """Defer a host whose file did not come in time, for this run only.
 
         In later runs ``WALSH_ROBOTS_UNREACHABLE`` decides, as for any file that is unreachable.
         """
-        if known is not None and known.failing_since is not None:
+        if earlier is not None and earlier.failing_since is not None:
             return
         if outcome.is_slow or self._spent.get(origin, 0.0) > MAX_FETCH_SECONDS - MIN_TRY_SECONDS:
             seconds = f"did not come in {MAX_FETCH_SECONDS:g} s"
@@ -390,8 +390,8 @@ class Robots(RobotsCache, RequestPreparer):
 
     def _adopt(self, origin: str, copy: RobotsCopy) -> None:
         """Use the copy that another crawl of this process fetched, unless ours is as new."""
-        known = self._newest(origin)
-        if known is None or known.copy.requested_at < copy.requested_at:
+        earlier = self._newest(origin)
+        if earlier is None or earlier.copy.requested_at < copy.requested_at:
             self._put(origin, copy, self._context.host(origin))
 
     def _put(
@@ -414,7 +414,7 @@ class Robots(RobotsCache, RequestPreparer):
             self._queue.delay(host, self._hosts.wait(host, delay), delay)
         return file
 
-    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
+    def _keep(self, origin: str, answer: RobotsOutcome, earlier: RobotsCopy | None) -> None:
         """Keep an outcome, and give the host the delay in its file."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         self._stats.inc_value("robotstxt/request_count")
@@ -426,7 +426,7 @@ class Robots(RobotsCache, RequestPreparer):
         if status is not None:
             self._stats.inc_value("robotstxt/response_count")
             self._stats.inc_value(f"robotstxt/response_status_count/{status}")
-        copy = copy_after(known, now, status, answer.result, body)
+        copy = copy_after(earlier, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
             validators = Validators.from_response(response)

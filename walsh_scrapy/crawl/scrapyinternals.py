@@ -67,19 +67,19 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended_early = False
 
-    def end(self, reason: EarlyEnd, why: str = "") -> None:
+    def end(self, reason: EarlyEnd, message: str = "") -> None:
         """End the crawl early; Scrapy's ``crawl`` and ``runspider`` then exit with 1.
 
-        ``why`` is a sentence for the log (CRITICAL). Open files and exports are closed as usual,
-        and due sources stay due. Only the first call counts and is logged: later ones mostly have
-        the same cause.
+        ``message`` is a sentence for the log (CRITICAL). Open files and exports are closed as
+        usual, and due sources stay due. Only the first call counts and is logged: later ones mostly
+        have the same cause.
         """
         if self.ended_early:
             return
         self.ended_early = True
         self._end_reason = reason
-        if why:
-            logger.critical("%s", why)
+        if message:
+            logger.critical("%s", message)
         if self._crawler.engine.running:
             self._close_spider()
         else:  # Scrapy never stops an engine whose spider was closed before it started
@@ -96,13 +96,13 @@ class Engine:
         if self.ended_early:
             self._crawler.spider = None
 
-    def machine_failed(self, what: str) -> None:
+    def machine_failed(self, problem: str) -> None:
         """End the crawl because this machine cannot make connections.
 
-        ``what`` is a clause for the log, for example "too many files are open". The current request
-        ends with ``MachineTrouble``.
+        ``problem`` is a clause for the log, for example "too many files are open". The current
+        request ends with ``MachineTrouble``.
         """
-        self.end("machine_trouble", f"{what}; the run ends, and due sources stay due")
+        self.end("machine_trouble", f"{problem}; the run ends, and due sources stay due")
 
     def code_failed(self, error: BaseException) -> None:
         """Log an exception in the code of this add-on, and end the crawl."""
@@ -238,11 +238,11 @@ def _watched(
     method: Callable[..., Awaitable[Any]], watcher: Watcher, *, is_after: bool
 ) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
-    async def watched(request: Request, **given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
+    async def watched(request: Request, **kwargs: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
             if not is_after:
                 watcher.check_unchanged(request)
-            return await method(request=request, **given)
+            return await method(request=request, **kwargs)
         except Exception as error:
             watcher.failed(request, error, is_after=is_after)
             raise
@@ -381,9 +381,9 @@ def _guarded(
     method: Callable[..., Any], failed: Callable[[Exception], Exception]
 ) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
-    async def guarded(**given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
+    async def guarded(**kwargs: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
-            return await ensure_awaitable(method(**given))
+            return await ensure_awaitable(method(**kwargs))
         except (IgnoreRequest, Unreachable, DownloadFailedError, UnsupportedURLSchemeError):
             raise
         except Exception as error:

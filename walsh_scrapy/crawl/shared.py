@@ -63,7 +63,7 @@ def enter(crawl: object) -> None:
     except RuntimeError:
         return
     with _lock:
-        if any(other is not loop and other.is_running() for other in _loops.values()):
+        if any(used is not loop and used.is_running() for used in _loops.values()):
             raise AnotherLoop(
                 "a serial crawl runs in another event loop of this process, and R4 allows one "
                 "request at a time in it; run the crawls one after the other, or in separate "

@@ -50,9 +50,13 @@ class Validators:
     @classmethod
     def from_response(cls, response: Response) -> Validators:
         """Read the validators of a response, byte for byte; drop one that is too long to send."""
-        given = (response.headers.get(name) or b"" for name in ("ETag", "Last-Modified"))
-        etag, last_modified = (it if len(it) <= MAX_VALIDATOR_BYTES else b"" for it in given)
-        return cls(response.url, etag or None, last_modified or None)
+        etag = response.headers.get("ETag") or b""
+        last_modified = response.headers.get("Last-Modified") or b""
+        return cls(
+            response.url,
+            etag if 0 < len(etag) <= MAX_VALIDATOR_BYTES else None,
+            last_modified if 0 < len(last_modified) <= MAX_VALIDATOR_BYTES else None,
+        )
 
     @classmethod
     def from_record(cls, record: SourceRecord | LlmsTxtRecord | RobotsCopy) -> Validators | None:
@@ -278,12 +282,12 @@ def end_ticket(request: Request) -> None:
 
 def repeats(request: Request, following: Request) -> bool:
     """Return True if a request is a copy of an earlier one: same URL, method and ticket."""
-    given = following.meta.get(_KEY)
+    copied = following.meta.get(_KEY)
     issued = _issued_to(request)
     return (
         issued is not None
-        and type(given) is _Issued
-        and given.life is issued.life
+        and type(copied) is _Issued
+        and copied.life is issued.life
         and (following.url, following.method) == (issued.url, issued.method)
     )
 

@@ -183,7 +183,7 @@ class DueSources:
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
 
-    async def each(self) -> AsyncIterator[DueUrl]:
+    async def due_urls(self) -> AsyncIterator[DueUrl]:
         """Yield the sources, as the scheduler takes them.
 
         A host is taken before its sources are read, so that no other worker visits them. The next
@@ -217,12 +217,12 @@ class DueSources:
 
     async def _has_more(self) -> bool:
         """Return False if all that is due is at hosts of workers that are visiting it."""
-        seen: dict[str, OtherOwner] = {}
+        earlier: dict[str, OtherOwner] = {}
         idle = 0.0
         while not (self._rests or self._left):
             if not self._busy:
                 return False
-            seen = seen or self._hosts.owned_by_others()
+            earlier = earlier or self._hosts.owned_by_others()
             await sleep(BEAT_SECONDS)
             idle = 0.0 if self._queue.waiting or self._queue.in_flight else idle + BEAT_SECONDS
             if idle >= MAX_READING_SECONDS:  # another worker may wait for a host of this one
@@ -231,9 +231,9 @@ class DueSources:
             beat = {
                 host: owner
                 for host, owner in now.items()
-                if owner.expires_at > seen.get(host, owner).expires_at
+                if owner.expires_at > earlier.get(host, owner).expires_at
             }
-            seen = now
+            earlier = now
             free = [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
             owned = [work for work in self._busy if work.host in beat]
@@ -257,18 +257,18 @@ class DueSources:
         rest = away.rest if away else _Rest(work.sources, FIRST_POSITION)
         pages: list[SourcePage] = []  # one for each attempt of the transaction
         try:
-            taken = self._queue.own(
+            status = self._queue.own(
                 host, self, lambda connection: pages.append(self._page(connection, host, rest))
             )
         except StateUnavailable:  # the next try waits for a server that went away
             await sleep(RECHECK_SECONDS)
             return None
         self._left.remove(work)
-        if taken == "wait" and away:  # by a redirect, which is soon over
+        if status == "wait" and away:  # by a redirect, which is soon over
             self._stay_away(work, rest)
-        elif taken == "wait":
+        elif status == "wait":
             self._busy.append(work)
-        if taken != "ready":
+        if status != "ready":
             return None
         self._away.pop(host, None)
         self._keep(host, rest, pages[-1])

@@ -402,7 +402,7 @@ def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
         return ""
     host = next_host.host
     if host in tries:
-        return f"waiting for {host}, which {tries[host].why}: {tries[host].sentence(now)}"
+        return f"waiting for {host}, which {tries[host].failure}: {tries[host].sentence(now)}"
     if queue.frontier.is_restricted:
         host = "the blocklist"
     delay = next_host.delay or 0.0

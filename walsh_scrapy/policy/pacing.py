@@ -231,7 +231,7 @@ class HostTimes:
             return times
         if exchange.unreachable:
             times = replace(times, unreachable=times.unreachable + 1)
-            return times.held(now, Hold(unreachable_hold(times.unreachable), "unreachable"))
+            return times.with_hold(now, Hold(unreachable_hold(times.unreachable), "unreachable"))
         status = exchange.status
         retry_after = exchange.retry_after
         if status:
@@ -242,9 +242,10 @@ class HostTimes:
         if is_refused or status >= 500:
             times = replace(times, refusals=self._refusals_after(now - exchange.latency, now))
         seconds = backoff.hold(status, retry_after, times.refusals - 1)
-        return times.held(now, Hold(seconds, "retry-after" if retry_after else "backoff", status))
+        hold = Hold(seconds, "retry-after" if retry_after else "backoff", status)
+        return times.with_hold(now, hold)
 
-    def held(self, now: float, hold: Hold) -> HostTimes:
+    def with_hold(self, now: float, hold: Hold) -> HostTimes:
         """Return the times with a hold that begins ``now``, unless the present one ends later."""
         until = now + hold.seconds
         if hold.seconds <= 0.0 or until <= self.hold_until:
@@ -409,7 +410,8 @@ class TakeoverGuard:
         )
         if is_gap:
             self._since = moment
-        self._seen_at, self._now = moment, now
+        self._seen_at = moment
+        self._now = now
 
     @property
     def may_take_over_until(self) -> float:

@@ -7,8 +7,6 @@ shown to anybody else than the operator.
 import re
 import unicodedata
 from collections import Counter
-from datetime import UTC, datetime
-from functools import lru_cache
 from html import unescape
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -138,12 +136,6 @@ def format_seconds(seconds: float) -> str:
             break
         remaining %= size
     return " ".join(parts[:2])
-
-
-@lru_cache
-def format_day(number: int) -> str:
-    """Return the date of a day in UTC, by the number of days since 1970: `2026-05-23`."""
-    return datetime.fromtimestamp(number * 86_400.0, UTC).date().isoformat()
 
 
 def printable(text: str) -> str:

@@ -42,7 +42,7 @@ class Signature:
     value: bytes
 
     @classmethod
-    def of(cls, hit: Hit) -> Signature:
+    def from_hit(cls, hit: Hit) -> Signature:
         """Read the signature of a request. Raises SignatureError if none is for Web Bot Auth."""
         values, inputs = (_dictionary(hit, name) for name in _FIELDS)
         for label, (covered, parameters) in inputs.items():
@@ -157,7 +157,7 @@ def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = No
     if hit.scheme != "https":
         raise AssertionError(f"{hit.url} was requested over http, but only https is signed")
     try:
-        signature = Signature.of(hit if now is None else replace(hit, wall=now))
+        signature = Signature.from_hit(hit if now is None else replace(hit, wall=now))
         signature.check()
         signature.verify(_key_of(directory, signature.key_id, signature.hit.wall))
     except SignatureError as error:

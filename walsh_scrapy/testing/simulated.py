@@ -139,7 +139,7 @@ class SimulatedHandler:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         crawl = Crawl.of(crawler)
-        self._last = LastHeaders(crawler.settings, crawl.context, crawl.signer)
+        self._last_headers = LastHeaders(crawler.settings, crawl.context, crawl.signer)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -149,7 +149,9 @@ class SimulatedHandler:
     async def download_request(self, request: Request) -> Response:
         """Return the web's response."""
         url = request.url
-        _, _, fields = message_of(request, url, endpoint_of(url), self._last.of(request, url))
+        _, _, fields = message_of(
+            request, url, endpoint_of(url), self._last_headers.fields(request, url)
+        )
         return await self.web.answer(request, fields, self._crawler)
 
     async def close(self) -> None:

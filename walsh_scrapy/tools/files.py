@@ -33,7 +33,8 @@ class Output(NamedTuple):
         """
         from walsh_scrapy.state.database import files_of
 
-        new, replaced = call.arguments.output, call.arguments.overwrite_output
+        new = call.arguments.output
+        replaced = call.arguments.overwrite_output
         if bool(new) == bool(replaced):
             raise WrongCall("name one file: -o FILE, or -O FILE to replace one that exists")
         target = str(new or replaced)

@@ -335,7 +335,8 @@ class Connections:
             raise name_not_found(host, error) from error
 
     async def _secure(self, endpoint: Endpoint, stream: TcpStream, attempt: _Attempt) -> Stream:
-        host, port = endpoint.host, endpoint.port
+        host = endpoint.host
+        port = endpoint.port
         try:
             if endpoint.proxy:
                 await open_tunnel(stream, endpoint.proxy, host, port)

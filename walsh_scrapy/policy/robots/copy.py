@@ -181,7 +181,7 @@ class RobotsFile:
     is_unusable: bool  #: the file has text, but no line that is a record
 
     @classmethod
-    def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
+    def from_copy(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
         """Parse a copy for the bot with a product token."""
         body = copy.active_body(policy, now)
         is_failing = copy.failing_since is not None

@@ -141,7 +141,8 @@ def next_opening(windows: Sequence[Window], at: datetime) -> datetime:
     """
     if not windows:
         return at
-    minute, starts = _minute(at), set()
+    minute = _minute(at)
+    starts = set()
     for window in windows:
         if window.includes(minute):
             return at
@@ -224,7 +225,7 @@ class OrderedRules:
     too_many: bool = False  #: there are more than `_MAX_RULES`, which were not read
 
     @classmethod
-    def of(cls, rules: Sequence[tuple[bool, str]]) -> "OrderedRules":
+    def from_records(cls, rules: Sequence[tuple[bool, str]]) -> "OrderedRules":
         """Read (allow, path) records; an empty path matches nothing."""
         if len(rules) > _MAX_RULES:
             return cls(too_many=True)
@@ -239,7 +240,8 @@ class OrderedRules:
         ]
         lengths = (length for length, glob in enumerate(globs, 1) if glob.denies_all)
         split = next(lengths, len(globs))
-        first, rest = tuple(globs[:split]), tuple(globs[split:])
+        first = tuple(globs[:split])
+        rest = tuple(globs[split:])
         if rest:
             # Choice: in order, a rule after "Disallow: *" would never be reached, but the
             # standard's own example uses one. Explicit Allow rules go before such rules.
@@ -276,13 +278,16 @@ def _glob_matches(glob: str, path: str, work: WorkLimit) -> bool:
     while octet < len(octets):
         work.spend(1)
         if at < len(tokens) and not tokens[at]:
-            star, star_end = at, octet
+            star = at
+            star_end = octet
             at += 1
         elif at < len(tokens) and octets[octet] in tokens[at]:
-            at, octet = at + 1, octet + 1
+            at += 1
+            octet += 1
         elif star >= 0:
             star_end += 1
-            at, octet = star + 1, star_end
+            at = star + 1
+            octet = star_end
         else:
             return False
     return not any(tokens[at:])

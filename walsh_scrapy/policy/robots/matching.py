@@ -207,7 +207,7 @@ class RuleIndex:
     head_lengths: list[int]  #: the lengths of the keys of `wildcards`
 
     @classmethod
-    def of(cls, paths: Sequence[str], *, allow: bool) -> "RuleIndex":
+    def from_paths(cls, paths: Sequence[str], *, allow: bool) -> "RuleIndex":
         """Index the paths of rules. An empty path matches nothing."""
         prefixes: dict[str, int] = {}
         for text, octets in patterns_of(paths, allow=allow):

@@ -153,7 +153,8 @@ def _normalize_key(key: str) -> str:
 
 def _sitemap_values(text: str) -> tuple[str, ...]:
     """Return the values of the Sitemap records, which belong to no group (RFC 9309 2.2.4)."""
-    return tuple(filter(None, map(_readable, SITEMAP.findall(text))))
+    urls = [_readable(value) for value in SITEMAP.findall(text)]
+    return tuple(url for url in urls if url)
 
 
 def _readable(value: str) -> str:
@@ -166,7 +167,8 @@ def _readable(value: str) -> str:
 
 def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
     """Yield the line number, from 1, of each offset. The offsets must be in ascending order."""
-    line, position = 1, 1
+    line = 1
+    position = 1
     for offset in offsets:
         line += text.count("\n", position, offset + 1)
         position = max(position, offset + 1)
@@ -209,7 +211,8 @@ def user_agent_lines(text: str) -> tuple[UserAgentLine, ...]:
     rules = others = _EMPTY
     end = len(text)
     for agent in reversed(list(USER_AGENT.finditer(text))):
-        start, following = agent.start(), (agent.end(), end)
+        start = agent.start()
+        following = (agent.end(), end)
         if following[0] < end and RULE.search(text, *following):
             rules = others = following
         elif following[0] < end and OTHER.search(text, *following):
@@ -316,12 +319,12 @@ class Rules:
     _text: str = field(repr=False)
 
     @classmethod
-    def of(cls, text: str, user_agents: tuple[UserAgentLine, ...]) -> "Rules":
+    def merge(cls, text: str, user_agents: tuple[UserAgentLine, ...]) -> "Rules":
         """Merge the groups of these User-agent lines (RFC 9309 2.2.1)."""
         values = _others_in(text, _distinct([line.others for line in user_agents]))
         spans = _distinct([line.rules for line in user_agents])
         version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
-        ordered = OrderedRules.of(_rules_in(text, version_2)) if version_2 else None
+        ordered = OrderedRules.from_records(_rules_in(text, version_2)) if version_2 else None
         if ordered and ordered.too_many:  # it denies everything, so no rule need be indexed
             spans = ()
         records = _records_in(text, spans)
@@ -333,8 +336,10 @@ class Rules:
             comments=_printable_comments(values.get("comment", ())),
             _rates=_parse_all(parse_request_rate, values.get("requestrate", ())),
             _visit_times=_parse_all(parse_visit_time, values.get("visittime", ())),
-            _allows=RuleIndex.of([path for key, path in records if key], allow=True),
-            _disallows=RuleIndex.of([path for key, path in records if not key], allow=False),
+            _allows=RuleIndex.from_paths([path for key, path in records if key], allow=True),
+            _disallows=RuleIndex.from_paths(
+                [path for key, path in records if not key], allow=False
+            ),
             _ordered=ordered,
             _ordered_spans=version_2,
             _user_agents=user_agents,
@@ -456,7 +461,8 @@ class RobotsTxt:
         """
         names = {line.name for line in self._user_agents}
         name = most_specific_name(names, product_token(token)) or "*"
-        return Rules.of(self._text, tuple(line for line in self._user_agents if line.name == name))
+        user_agents = tuple(line for line in self._user_agents if line.name == name)
+        return Rules.merge(self._text, user_agents)
 
     @property
     def is_unusable(self) -> bool:

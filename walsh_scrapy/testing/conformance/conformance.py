@@ -100,7 +100,8 @@ def _names(results: Sequence[Result]) -> str:
 
 
 def _lines_of(result: Result) -> Iterator[str]:
-    scenario, finding = result.scenario, result.finding
+    scenario = result.scenario
+    finding = result.finding
     head = f"{finding.verdict}: {scenario.rule} {scenario.name}"
     yield f"{head} ({scenario.level}): {scenario.requirement}."
     if finding.verdict is not Verdict.PASS:

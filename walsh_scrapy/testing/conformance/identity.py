@@ -91,7 +91,7 @@ def _verify(evidence: TrialLog) -> Conclusion:
     other_key: list[Seen] = []
     for request in signed:
         try:
-            signature = Signature.of(request.as_sent)
+            signature = Signature.from_hit(request.as_sent)
             signature.check()
             if evidence.key is None or signature.key_id != key_id(evidence.key):
                 other_key.append(request)

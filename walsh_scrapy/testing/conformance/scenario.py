@@ -293,7 +293,9 @@ def second_hop(name: str, kind: str, text: str, path: str) -> tuple[str, tuple[S
         "scheme": f"https://{host}",
         "port": f"http://{host}:8080",
     }
-    origin, rules, feeds = origins[kind], robots(text), {path: feed()}
+    origin = origins[kind]
+    rules = robots(text)
+    feeds = {path: feed()}
     hops = {"/1": redirect("/2"), "/2": redirect(f"{origin}{path}")}
     if kind == "scheme":
 

@@ -149,7 +149,8 @@ class Scorecard:
 
 
 def _result(result: Result) -> dict[str, object]:
-    scenario, finding = result.scenario, result.finding
+    scenario = result.scenario
+    finding = result.finding
     return {
         "rule": scenario.rule,
         "scenario": scenario.name,

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from protego import Protego
+
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.robots.robotstxt import token_of
-from walsh_scrapy.policy.robots.secondreader import SecondReader
 from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.call import WrongCall
@@ -168,7 +169,7 @@ class Draft:
         self._user_agent = user_agent
         self._bot = token if " " in user_agent else user_agent
         self._now = now
-        self._file = RobotsFile.read(RobotsCopy(now, 200, body), token, "disallow", now)
+        self._file = RobotsFile.from_copy(RobotsCopy(now, 200, body), token, "disallow", now)
 
     def answer(self, url: str) -> Answer:
         """Return whether the bot may fetch a URL."""
@@ -192,7 +193,7 @@ def build_robots_answer(file: RobotsFile, url: str, user_agent: str, now: float)
     """Return the answer of a file about a URL at the epoch second ``now``."""
     verdict = file.rules.verdict(url)
     is_fetched = not file.is_replaced
-    protego = _second_reader(file.copy.body or b"").allows(url, user_agent) if is_fetched else None
+    protego = _protego_allows(file.copy.body or b"", url, user_agent) if is_fetched else None
     return RobotsAnswer(
         origin=origin_of(url),
         requested_at=file.copy.requested_at,
@@ -222,4 +223,14 @@ def find_url_problem(url: str) -> str | None:
     return problem
 
 
-_second_reader = lru_cache(maxsize=1)(SecondReader)
+def _protego_allows(body: bytes, url: str, user_agent: str) -> bool | None:
+    """Return the verdict of Protego; None if Protego cannot read the file or the URL."""
+    try:
+        return bool(_parse_with_protego(body).can_fetch(url, user_agent))
+    except ValueError:  # a number or a URL that Protego cannot read
+        return None
+
+
+@lru_cache(maxsize=1)
+def _parse_with_protego(body: bytes) -> Protego:
+    return Protego.parse(body.decode("utf-8", errors="ignore"))  # as Scrapy reads it

@@ -251,7 +251,8 @@ def group_days(days: Mapping[str, Counter[str]]) -> tuple[str, dict[str, Counter
     """Return the unit of the chart, day or month, and the counts for each of them."""
     if not days:
         return "day", {}
-    first, last = date.fromisoformat(min(days)), date.fromisoformat(max(days))
+    first = date.fromisoformat(min(days))
+    last = date.fromisoformat(max(days))
     length = (last - first).days + 1
     if length <= MAX_DAYS:
         labels = [str(first + timedelta(days=number)) for number in range(length)]
