@@ -53,7 +53,7 @@ def test_a_patch_that_does_not_fit_is_named_with_the_reason(patch, why):
     assert str(caught.value).startswith("broken: ")
 
 
-def test_a_mutant_is_the_project_with_its_patches_and_nothing_else(tmp_path):
+def test_a_mutant_differs_from_the_project_in_its_patches(tmp_path):
     project = write_project(MUTANTS[0], tmp_path)
     different = {
         str(path.relative_to(project))
@@ -63,7 +63,7 @@ def test_a_mutant_is_the_project_with_its_patches_and_nothing_else(tmp_path):
     assert different == {patch.module for patch in MUTANTS[0].patches}
 
 
-def test_what_was_good_of_the_crawler_and_is_not_any_more_is_found():
+def test_a_check_that_only_the_crawler_passes_is_found():
     known = {"trial": {"case": "pass", "visit-time": "fail"}, "attest": {"2 (days)": "holds"}}
     control = Findings(known, {})
     assert control.worse_than(control) == {"trial": [], "attest": []}
@@ -73,7 +73,9 @@ def test_what_was_good_of_the_crawler_and_is_not_any_more_is_found():
     assert Findings({}, {}, ENDLESS).worse_than(control) == {"trial": [f"crashed: {ENDLESS}"]}
 
 
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.tests], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "mutant", [mutant for mutant in MUTANTS if mutant.tests], ids=lambda mutant: mutant.name
+)
 def test_the_tests_that_are_asked_are_there(mutant):
     for test in mutant.tests:
         file, _, name = test.partition("::")

@@ -89,7 +89,7 @@ def files(calls):
 
 
 @pytest.mark.parametrize(("name", "noun"), [*zip(WALKS, ["visit", "429", "worker"], strict=True)])
-def test_a_crawl_walks_in_this_order_through_no_more_files_than_the_page_says(traced, name, noun):
+def test_a_crawl_walks_as_the_page_says(traced, name, noun):
     passed = walked(traced(name), WALKS[name])
     assert isinstance(passed, list), passed
     says = rf"{noun}\s(?:passes\s)?through(?:\sat\smost)?\s(\d+)"
@@ -106,7 +106,7 @@ def test_each_line_of_a_walk_is_a_link_to_one_of_few_files(name, most):
 @pytest.mark.parametrize("package", ["policy", "metadata", "sources", "state", "wire", "crawl"])
 def test_the_modules_of_a_package_are_those_that_exist(package):
     def modules(folder):
-        return {each.name: each.ispkg for each in iter_modules([str(folder)])}
+        return {info.name: info.ispkg for info in iter_modules([str(folder)])}
 
     rows = re.findall(r"^- `(?:\w+/)?(\w+)`: ", section(f"{package}/"), re.MULTILINE)
     named, top = set(rows), modules(PACKAGE / package)
