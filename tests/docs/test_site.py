@@ -60,14 +60,11 @@ def test_each_page_is_for_one_reader():
 
 
 def test_the_pages_and_the_reference_list_the_same_public_names(site):
-    promised, reuse, reference = (
-        (ROOT / "docs" / page).read_text("utf-8")
-        for page in ("compatibility.md", "reuse.md", "reference.rst")
+    promised, reference = (
+        (ROOT / "docs" / page).read_text("utf-8") for page in ("compatibility.md", "reference.rst")
     )
     public = set(re.findall(r"`(walsh_scrapy\.[\w.]+)`", promised))
     assert public >= {f"walsh_scrapy.{name}" for name in walsh_scrapy.__all__}
-    _, names = reuse.split("\n## Python names\n")
-    assert set(re.findall(r"^\| `(.+?)` \|", names, re.MULTILINE)) == public
     listed = set(re.findall(r"^\.\. auto\w+:: (.+)", reference, re.MULTILINE))
     assert listed == public
     page = (site / "docs" / "reference.html").read_text("utf-8")
