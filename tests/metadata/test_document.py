@@ -67,7 +67,7 @@ def titles(feed):
     ],
 )
 @pytest.mark.usefixtures("three")
-def test_of_too_many_entries_the_newest_are_read_and_the_rest_counted(form, entry, dates):
+def test_newest_entries_are_read_and_the_rest_is_counted(form, entry, dates):
     numbered = [entry.format(number, date) for number, date in enumerate(dates, 1)]
     rising, falling = (read(form.format("".join(each))) for each in (numbered, numbered[::-1]))
     assert (titles(rising), rising.left_out) == (["4", "5", "6"], 3)

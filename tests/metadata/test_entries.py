@@ -129,7 +129,7 @@ def test_without_link_and_id_source_title_and_date_count():
 
 @pytest.mark.parametrize("id_", [PAGE, PAGE + "/", PAGE + "#v2"])
 @pytest.mark.parametrize("link", [PAGE, PAGE + "#v2"])
-def test_an_entry_without_its_former_link_is_known_if_its_id_is_that_link(link, id_):
+def test_entry_whose_id_was_its_link_is_known_without_link(link, id_):
     known = KnownEntries()
     assert new([entry(link, id_, "A")], known)
     assert new([entry(None, id_, "A")], known) == []
@@ -308,7 +308,7 @@ def of_comments(hit):
 PAGES = {"/feed/": of_posts, "/comments/feed/": of_comments, "/atom/": of_posts_again}
 
 
-def test_posts_and_their_comments_are_recorded_in_whatever_order_their_feeds_come(simulated):
+def test_posts_and_comments_are_recorded_in_any_order_of_feeds(simulated):
     sites = [Site(f"{n}.example", "", PAGES) for n in range(3)]
     paths = list(PAGES)
     sources = [f"http://{n}.example{path}" for n in range(3) for path in paths[n:] + paths[:n]]

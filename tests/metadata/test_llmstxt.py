@@ -109,7 +109,7 @@ def test_markup_that_is_never_closed_hides_no_link_after_it(text):
     assert urls(f"{text}\n\n[t]({A})\n") == [A]
 
 
-def test_a_page_linked_twice_is_one_entry_with_the_first_title_and_note():
+def test_page_linked_twice_is_one_entry_with_the_first_title():
     text = f"""
 {A}
 ## One
@@ -146,7 +146,7 @@ def test_a_page_with_headings_and_no_links_is_read():
         ("---\na: https://a.example/front\n\n", True),
     ],
 )
-def test_front_matter_is_skipped_and_a_thematic_break_is_not_front_matter(front, kept):
+def test_front_matter_is_skipped_and_a_thematic_break_is_not(front, kept):
     assert [entry.url for entry in parse(f"{front}[t]({A})").entries] == (
         ["https://a.example/front", A] if kept else [A]
     )

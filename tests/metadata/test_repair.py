@@ -177,7 +177,7 @@ def test_every_encoding_is_repaired(encoding):
     assert titles(feed) == ["é &", "é"]
 
 
-def test_an_entry_without_an_end_tag_ends_where_the_next_one_begins():
+def test_entry_without_end_tag_ends_at_the_next_entry():
     feed = read(
         "<rss><channel><item><title>1</title><link>/1</link><x:v>"
         "<item><title>2</title><link>/2</link></item><item><title>3<link>/3</link>"

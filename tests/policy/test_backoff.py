@@ -66,7 +66,7 @@ def test_now_may_be_in_any_time_zone():
     assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", there) == 90.0
 
 
-def test_month_names_do_not_depend_on_the_language_of_the_machine(monkeypatch):
+def test_month_names_do_not_depend_on_the_locale(monkeypatch):
     monkeypatch.setattr(calendar, "month_abbr", ["", *"abcdefghijkl"])
     monkeypatch.setattr(locale, "getlocale", lambda *_: ("de_DE", "UTF-8"))
     assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", NOW) == 90.0
@@ -159,7 +159,7 @@ def test_a_delay_at_the_cap_has_jitter_too(cap):
     assert len(set(delays)) > 190
 
 
-def test_the_least_cap_leaves_room_for_one_doubling_and_its_jitter():
+def test_smallest_cap_leaves_room_for_one_doubling_and_jitter():
     delays = [[backoff_delay(n, 2.0, 6.0, Random(seed)) for n in (0, 1)] for seed in range(200)]
     assert max(first for first, _ in delays) <= 3.0
     assert min(second for _, second in delays) >= 4.0

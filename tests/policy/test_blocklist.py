@@ -142,7 +142,7 @@ def test_a_byte_order_mark_is_stripped():
         ),
     ],
 )
-def test_a_reason_can_be_stored_and_holds_no_address_and_no_credential(reason, kept):
+def test_stored_reason_has_no_address_and_no_credential(reason, kept):
     blocked = [{"domain": "a.b", "added": "\0", "reason": reason}]
     entry = Blocklist.parse(document(blocked=blocked)).blocks("http://a.b/")
     assert entry == Entry("a.b", "\ufffd", kept)
@@ -233,13 +233,13 @@ def test_each_adopted_domain_is_blocked(domain, spelled):
 STRICTER = {"$schema": BUNDLED["$schema"], "type": "object", "required": ["signature"]}
 
 
-def test_the_bundled_schema_is_sound_and_accepts_the_contracts_sample():
+def test_bundled_schema_is_sound_and_accepts_the_sample():
     Draft202012Validator.check_schema(BUNDLED)
     assert sound_schema(json.dumps(BUNDLED).encode()) == BUNDLED
     assert len(Blocklist.parse(document(), BUNDLED)) == 1
 
 
-def test_a_document_has_to_be_valid_under_the_published_schema_too():
+def test_document_must_be_valid_under_the_published_schema_too():
     with pytest.raises(InvalidBlocklist, match=r"\$: 'signature' is a required property"):
         Blocklist.parse(document(), STRICTER)
     assert len(Blocklist.parse(document(signature="x"), STRICTER)) == 1

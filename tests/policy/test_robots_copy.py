@@ -90,7 +90,7 @@ def test_a_deferring_file_is_tried_by_a_run_an_hour_later(began, now, keeps):
     assert copy.keeps_deferring(began, now) == keeps
 
 
-def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
+def test_copy_is_usable_for_its_lifetime_and_a_failure_shorter():
     copy = copy_after(None, 1000.0, 200, "good", GOOD)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
@@ -228,7 +228,7 @@ def test_any_bytes_are_linted_in_order(body):
 
 
 @given(st.lists(PIECES).map(b"".join))
-def test_a_file_without_errors_reads_the_same_in_its_strict_spelling(body):
+def test_file_without_errors_reads_the_same_in_strict_spelling(body):
     """What lint does not name is a record in the spelling of the RFC, or no record at all."""
     if any(finding.severity == "error" for finding in lint(body)):
         return

@@ -80,7 +80,7 @@ MIDNIGHT, TWO = ["2200-0300"], ["1200-1259", "0100-0159"]
         ([], at(4, 5, 6), at(4, 5, 6)),
     ],
 )
-def test_a_visit_time_may_cross_midnight_and_several_are_alternatives(windows, now, opening):
+def test_visit_times_are_alternatives_and_may_cross_midnight(windows, now, opening):
     assert rules_of(*(f"Visit-time: {window}" for window in windows)).opens(now) == opening
 
 
@@ -130,7 +130,7 @@ def test_comments_are_kept_in_order_without_control_characters():
     assert rules.comments == ("mind the gap", "[31mgrüß dich", "")
 
 
-def test_of_many_comments_the_first_are_kept_and_the_others_counted():
+def test_first_comments_are_kept_and_the_rest_counted():
     rules = rules_of(
         "Comment: 0 blah" + "!" * 9999, *(f"Comment: {n} blah" for n in range(1, 8000))
     )
@@ -140,7 +140,7 @@ def test_of_many_comments_the_first_are_kept_and_the_others_counted():
     assert rest == "… and 7,995 more"
 
 
-def test_of_many_warnings_the_first_are_kept_and_the_others_counted():
+def test_first_warnings_are_kept_and_the_rest_counted():
     rules = rules_of(f"Crawl-delay: soon{'!' * 9999}", *["Crawl-delay: soon"] * 7999)
     lines, sentences = zip(*rules.warnings, strict=True)
     assert lines == (2, 3, 4, 5, 6)
@@ -177,7 +177,7 @@ def test_any_other_version_is_read_by_the_rfc_alone(version):
     assert rules_of(*lines).verdict("/a.html").allowed
 
 
-def test_only_the_groups_that_declare_version_2_are_read_in_order():
+def test_only_groups_of_version_2_are_read_in_order():
     text = (
         "User-agent: us\nDisallow: /a*\nAllow: /a/b\n"
         "User-agent: us\nRobot-version: 2.0\nDisallow: /c*\nAllow: /c/d\n"

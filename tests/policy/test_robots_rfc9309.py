@@ -63,13 +63,13 @@ def test_a_delimiter_equals_its_escape_only_in_the_query(path, url, expected):
     assert (not allowed(url, f"Disallow: {path}")) is expected
 
 
-def test_an_allow_without_a_question_mark_matches_a_query_only_as_written():
+def test_allow_without_question_mark_matches_a_query_as_written():
     assert not allowed("/q?a%2Fb", "Disallow: /", "Allow: /*/b")
     assert allowed("/q?a/b", "Disallow: /", "Allow: /*/b")
     assert allowed("/q?a%2Fb", "Disallow: /", "Allow: /*?a/b")
 
 
-def test_an_allow_with_an_incomplete_escape_allows_no_more_than_it_says():
+def test_allow_with_incomplete_escape_allows_nothing_more():
     for path in ("/100%", "/100%2", "/100%*"):
         assert not allowed("/100%20", "Disallow: /", f"Allow: {path}")
 
@@ -257,7 +257,7 @@ def test_stacked_user_agents_share_the_records_that_follow():
 
 
 @cases("between")
-def test_only_allow_and_disallow_end_a_stack_for_allow_and_disallow(between):
+def test_only_allow_and_disallow_end_a_stack_of_user_agents(between):
     assert not allows(f"User-agent: Walsh-Research\n{between}\nUser-agent: b\nDisallow: /x\n")
 
 
@@ -346,7 +346,7 @@ def test_octets_that_are_not_utf_8_stay_as_they_are():
     assert not allows(latin, "/caf\ufffd")
 
 
-def test_at_most_500_kib_are_read_and_an_incomplete_last_line_is_dropped():
+def test_500_kib_are_read_and_a_partial_last_line_is_dropped():
     head = b"User-agent: *\nDisallow: /"
     filler = b"\n#" + b"x" * (512_000 - len(head) - 2 - len(b"\nAllow: /private"))
     assert not allows(head + filler + b"\nAllow: /private/one\n", "/private")
@@ -504,7 +504,7 @@ def plainly_matches(path, url):
 
 
 @given(half_paths, st.lists(st.sampled_from(["/", "a", "%2F", "%20", "%C3"]), max_size=6))
-def test_an_incomplete_escape_denies_all_that_begin_with_it_and_allows_no_more(path, pieces):
+def test_incomplete_escape_denies_by_prefix_and_allows_no_more(path, pieces):
     url = "/" + "".join(pieces)
     if plainly_matches(path, url.encode()):
         assert not verdict(robots_of([(False, path)]), url).allowed

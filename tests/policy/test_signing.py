@@ -132,7 +132,7 @@ def test_the_authority_is_the_host_as_it_is_sent(host, authority):
     assert signed_authority(host) == authority
 
 
-def test_a_signature_counts_for_its_lifetime_and_for_clocks_that_are_a_little_slow():
+def test_signature_is_valid_for_its_lifetime_and_a_small_skew():
     fields = signer().fields("example.com", NOW, "x")
     for now in (NOW - 5, NOW, NOW + 54):
         assert verified(fields, now=now) == THUMBPRINT

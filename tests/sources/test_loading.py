@@ -192,7 +192,7 @@ def test_opml_that_was_cut_off_is_read_with_a_warning(load, caplog):
     assert "</opml>" in record.getMessage()
 
 
-def test_wrong_sources_of_an_exported_list_are_left_out_with_a_warning(load, caplog):
+def test_invalid_sources_of_an_opml_list_are_skipped(load, caplog):
     content = (
         f'<opml><body>{A}/><outline text="Dead" type="rss"/><outline xmlUrl="/feed"/>'
         f'<outline xmlUrl="ftp://c.example/"/>{B}/></body></opml>'
@@ -259,7 +259,7 @@ def test_a_page_is_one_source_whatever_its_kind(load, caplog):
     assert "declared more than once" in caplog.text
 
 
-def test_private_hosts_may_be_declared_and_an_at_sign_in_a_path_is_no_credential(load):
+def test_private_hosts_and_an_at_sign_in_a_path_are_accepted(load):
     urls = ["http://127.0.0.1:8000/f", "http://intranet/f", "https://a.example/@someone?mail=x@y"]
     assert [source.url for source in load("s.txt", "\n".join(urls))] == urls
 

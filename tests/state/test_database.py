@@ -233,7 +233,7 @@ def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
     assert [line.split(" is ")[1][:4] for line in told] == ["lost", "back"]
 
 
-def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresql_url):
+def test_deadlocked_transaction_is_run_again(postgresql_url):
     meet, tries = Barrier(2), []
 
     def change(connection, order):
@@ -257,7 +257,7 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresq
     assert len(tries) == 3
 
 
-def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgresql_url):
+def test_idle_transaction_loses_its_locks_and_is_run_again(postgresql_url):
     """Its process may be frozen. When it goes on, it begins again."""
     limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
     with contextlib.closing(Database(postgresql_url)) as database:
@@ -386,7 +386,7 @@ def test_a_transaction_reads_the_clock_of_its_server(postgresql_url):
 # The waits for a database end in time, and sooner once the run is to end.
 
 
-def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch, clock):
+def test_wait_is_short_and_the_last_one_once_the_run_ends(monkeypatch, clock):
     goes_on = [True]
     monkeypatch.setattr("walsh_scrapy.state.waiting.time.monotonic", clock.now)
     waits = Waiting(lambda: goes_on[0])
@@ -467,7 +467,7 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
     assert re.search("cannot be used as state: the server is silent for [0-9]+ s; check", told[0])
 
 
-def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run(postgresql_url):
+def test_silent_server_is_given_up_at_the_end_of_a_run(postgresql_url):
     with relayed(postgresql_url) as (relay, url):
         state = State(url, may_wait=lambda: not relay.asked.is_set())
         with contextlib.closing(state):
@@ -480,7 +480,7 @@ def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run
             assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
 
 
-def test_a_connection_whose_packets_are_lost_ends_by_the_means_of_tcp(postgresql_url):
+def test_connections_have_tcp_timeouts_that_a_url_can_change(postgresql_url):
     def of(url):
         with contextlib.closing(Database(url)) as opened, opened.snapshot() as connection:
             return connection.connection.driver_connection.info.get_parameters()

@@ -259,7 +259,7 @@ def test_a_new_spelling_keeps_the_record(state, synced):
     assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1
 
 
-def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced, tmp_path):
+def test_source_declared_at_its_new_address_keeps_its_record(state, synced, tmp_path):
     """Else it would be asked for again within a day, and its entries would be new once more."""
     url, to = "http://a.example/feed", "http://b.example/feed"
     moved = SourceRecord(
@@ -284,7 +284,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
     "unlike",
     [{"move_settled": False}, {"move_failing_since": NOW}, {"moved_to": "http://z.example/"}],
 )
-def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state, synced, unlike):
+def test_record_stays_if_the_source_moved_elsewhere_or_unsettled(state, synced, unlike):
     url = "http://a.example/feed"
     move = {"moved_to": "http://b.example/feed", "moved_since": NOW, "move_settled": True} | unlike
     commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW, not_before=NOW, **move))
@@ -318,7 +318,7 @@ def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
     assert (set(read[:5]), read[5:]) == (set("02346"), ["5", "1"])
 
 
-def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced):
+def test_forced_run_visits_each_source_once_over_all_workers(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
     forced = RunTerms(began=NOW, min_revisit=DAY, force=True)
     times = itertools.count(NOW + 1)
@@ -343,7 +343,7 @@ def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced)
     assert len(read(ahead, NOW - 599)[0]) == 7
 
 
-def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced, database):
+def test_source_whose_index_is_outdated_is_not_visited(state, synced, database):
     """As after a sync and a first visit that ended at once."""
     number = synced(A).id
     commit(

@@ -43,7 +43,7 @@ def test_entries_are_ordered_by_first_seen_then_by_key(state):
     assert keys(state, since=301.0) == []
 
 
-def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(postgresql_url):
+def test_crawls_that_insert_the_same_entries_do_not_deadlock(postgresql_url):
     """If each crawl inserted them in the order of its document, two crawls could deadlock."""
     State(postgresql_url).close()
 
@@ -85,9 +85,7 @@ def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
 
 
 @pytest.mark.parametrize("known", [[], [of_page("c1", "By: Jo")]])
-def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
-    postgresql_url, known, monkeypatch
-):
+def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known, monkeypatch):
     ours, theirs = of_page("2", "Post"), of_page("1", "Post")
     looked, insert = Event(), state_entries._insert_rows
     with contextlib.closing(State(postgresql_url)) as state:
@@ -148,7 +146,7 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
     assert totals(state) == {FEED: (2, "1970-01-01T00:03:20Z"), OTHER: (2, "1970-01-01T00:06:40Z")}
 
 
-def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(state):
+def test_entry_is_new_for_its_own_source_after_another_had_it(state):
     own = [of_page("1", "Post"), of_page("2", "Comment")]
     theirs = [replace(each, source=OTHER, is_own=False) for each in own]
     commit(state, source())
@@ -170,9 +168,7 @@ def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(st
         ({"outcome": "denied by robots", "not_before": 9e9}, False),
     ],
 )
-def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_a_whole(
-    state, troubles, resumed
-):
+def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed):
     known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
     record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
     commit(state, record)
@@ -218,7 +214,7 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
             assert keys(state) == []
 
 
-def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, state):
+def test_failure_in_a_snapshot_is_a_state_error(database, state):
     with database._engine.begin() as connection:
         views = ("VIEW readable_sources", "VIEW readable_entries", "VIEW readable_problems")
         for name in (*views, "TABLE entries"):

@@ -68,7 +68,7 @@ def test_what_does_not_name_one_file_is_refused(folder, written, why):
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "a%20b", "what?", "100%", "a#b"])
-def test_the_default_is_in_the_folder_of_the_project_whatever_its_name(folder, monkeypatch, name):
+def test_default_state_is_in_the_project_folder_of_any_name(folder, monkeypatch, name):
     project = folder / name
     project.mkdir()
     (project / "scrapy.cfg").touch()
@@ -111,7 +111,7 @@ def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch
     assert len(waits) == 1
 
 
-def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(folder):
+def test_damaged_write_ahead_log_is_refused(folder):
     make_state("sqlite:///state")
     (folder / "state-wal").write_bytes(os.urandom(3) + b"\xff" * 5000)
     assert "state-wal is damaged" in refused("sqlite:///state")
@@ -121,7 +121,7 @@ def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(fol
 
 @pytest.mark.parametrize("end", [Path.unlink, lambda path: path.rename(path.with_name("old"))])
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_state_that_is_deleted_or_replaced_takes_no_more_writes(folder, end, is_replaced):
+def test_deleted_or_replaced_state_accepts_no_more_writes(folder, end, is_replaced):
     with contextlib.closing(State("sqlite:///state")) as state:
         commit(state, SOURCE)
         end(folder / "state")
@@ -140,7 +140,7 @@ def test_a_write_during_which_the_state_is_deleted_has_failed(folder):
         state._database.write(lambda _connection: (folder / "state").unlink())
 
 
-def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_url, monkeypatch):
+def test_lock_of_another_session_is_an_error_after_a_timeout(postgresql_url, monkeypatch):
     monkeypatch.setattr("walsh_scrapy.state.engine.LOCK_TIMEOUT_SECONDS", 1.0)
     other = create_engine(postgresql_url, poolclass=NullPool)
     with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
@@ -194,9 +194,7 @@ def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
     assert f"permission denied for table schema_version; {remedy}" in known
 
 
-def test_a_state_that_may_only_be_read_is_read_and_nothing_is_written_beside_it(
-    folder, monkeypatch
-):
+def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypatch):
     url = f"sqlite:///{folder / 'state.sqlite3'}"
     make_state(url)
     before = sorted(folder.iterdir())
@@ -285,7 +283,7 @@ def counts(file):
         return database.execute(counted).fetchone()
 
 
-def test_a_copy_has_all_that_was_committed_where_a_plain_copy_has_nothing(file, tmp_path):
+def test_backup_has_every_commit_where_a_plain_copy_has_none(file, tmp_path):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
         commit(state, SOURCE)
         state.backups.copy(tmp_path / "copy")
@@ -295,7 +293,7 @@ def test_a_copy_has_all_that_was_committed_where_a_plain_copy_has_nothing(file, 
         counts(plain)
 
 
-def test_what_is_written_meanwhile_is_in_a_copy_as_a_whole_or_not_at_all(file, tmp_path):
+def test_backup_has_concurrent_writes_as_a_whole_or_not_at_all(file, tmp_path):
     """Each visit is a source with its entry; the writer goes on until all copies are made."""
     written, is_copied = [], Event()
     has_begun = Event()
@@ -350,7 +348,7 @@ def test_the_same_file_is_no_copy_wherever_it_is_moved(file, tmp_path):
 
 
 @pytest.mark.parametrize("copy", [shutil.copy, shutil.copy2])
-def test_a_copy_is_said_once_and_the_state_that_it_was_made_from_stays_silent(file, tmp_path, copy):
+def test_copied_state_is_reported_once_and_its_original_never(file, tmp_path, copy):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
         assert state.backups.record_file() == ""
         state.runs.begin(RunRecord(spider="feeds", started_at=1779516000.0))

@@ -92,7 +92,7 @@ def host(name, **columns):
     return {"host": name, **times, "owner": "", "operator_delay": 0.0} | columns
 
 
-def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, database, clock):
+def test_hosts_are_deleted_90_days_after_their_last_use(state, database, clock):
     clock.at = NOW
     rows = [
         host("old"),
@@ -161,9 +161,7 @@ def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blo
     assert len(left(database, requests.c.requested_at)) == 90
 
 
-def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
-    state, database, small_blocks, within
-):
+def test_request_log_stops_growing_at_a_constant_rate(state, database, small_blocks, within):
     """200 a day are kept for 3 days; 5 are deleted in a second, and a run has 2 s and 60 s for it.
 
     The first run comes after 6 days: each one deletes more than a day adds.
@@ -339,7 +337,7 @@ def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
     assert names == [(None,), (None,)]
 
 
-def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, rows):
+def test_source_equal_to_the_request_url_is_stored_once(state, rows):
     other = f"{RECORD.url}/moved"
     log_requests(state, *(replace(RECORD, source=each) for each in (RECORD.url, other, None)))
     in_order = [(RECORD.url,), (other,), (None,)]
@@ -447,7 +445,7 @@ def test_the_request_of_a_copy_is_found_by_an_index(state, plans):
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan
 
 
-def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened, state):
+def test_crawls_that_write_the_same_robots_txt_do_not_deadlock(opened, state):
     """On PostgreSQL that would be a deadlock, which ends one of them."""
     keep_robots(state, ORIGIN, robots_of_evidence(0.0))
 
@@ -461,9 +459,7 @@ def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened
             job.result()
 
 
-def test_a_denial_and_a_run_are_written_once_if_the_answer_to_their_commit_is_lost(
-    state, rows, monkeypatch
-):
+def test_denial_and_run_are_written_once_if_a_commit_is_repeated(state, rows, monkeypatch):
     once = Database._run_once
 
     def twice(database, work, begin):
@@ -508,7 +504,7 @@ def run(settings, walsh_fake_clock):
     crawl.close()
 
 
-def test_a_run_deletes_old_rows_for_2_s_before_its_first_request_and_for_60_s_at_its_end(
+def test_run_prunes_for_2_s_at_its_start_and_60_s_at_its_end(
     settings, walsh_fake_clock, pruned, caplog
 ):
     with caplog.at_level("INFO"):

@@ -251,7 +251,7 @@ def walsh(capsys, monkeypatch, tmp_path):
     return run
 
 
-def test_the_line_that_decides_is_named_and_what_protego_says_otherwise(walsh):
+def test_mayfetch_shows_the_deciding_line_and_protegos_verdict(walsh):
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", PRIVATE, DOLLAR)
     assert status == 1
     private, dollar = out.split("https://blog.example/a$x")
@@ -300,7 +300,7 @@ def test_a_wrong_call_is_one_line_and_status_2(walsh, arguments, said):
     assert err.count("\n") == 1
 
 
-def test_mayfetch_says_nothing_of_us_when_it_is_about_another_bot(walsh, tmp_path):
+def test_mayfetch_for_another_bot_does_not_mention_ours(walsh, tmp_path):
     (tmp_path / "other.txt").write_text("User-agent: Some-Bot\nDisallow: /\n")
     _, out, _ = walsh("mayfetch", "--robots", "other.txt", "--user-agent", "GPTBot", OPEN)
     assert "no group applies" in out

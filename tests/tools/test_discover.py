@@ -227,9 +227,7 @@ def test_what_is_asked_for_and_declared(loopback_web, discover):
     assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
 
 
-def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
-    loopback_web, discover, tmp_path
-):
+def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, tmp_path):
     """The judge is the log: robots.txt, the page and its feeds, each with its delay."""
     page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
         {LINK.format("http://docs.example/comments/feed/")}

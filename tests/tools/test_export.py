@@ -146,7 +146,7 @@ def test_each_entry_has_the_name_tags_and_folder_of_its_source(state, tmp_path):
     assert {each["source_name"] for each in exported(state)} == {None}, "without a sources file"
 
 
-def test_what_the_first_reading_of_a_source_had_is_marked_and_can_be_left_out(url):
+def test_entries_of_the_first_visit_are_marked_as_backfill(url):
     known = SourceRecord(url=URL, kind="feed", outcome="failed", failures=1)
     read = replace(known, outcome="fetched", format="rss20", failures=0)
     with contextlib.closing(State(url)) as state:
@@ -415,7 +415,7 @@ def test_the_sources_are_exported_as_opml_and_read_back(web, crawl, export, tmp_
     assert one.stdout.count(b"<outline") == 1
 
 
-def test_an_existing_file_is_replaced_only_on_request_and_only_whole(web, crawl, export, tmp_path):
+def test_existing_file_is_replaced_only_on_request_and_whole(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
     file = tmp_path / "old.jsonl"
     file.write_text("old")

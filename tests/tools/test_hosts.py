@@ -18,7 +18,7 @@ from walsh_scrapy.testing.web import Reply, Site
 BUSY = "http://busy.example/feed"
 
 
-def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
+def test_hold_of_a_year_is_shown_by_all_commands_and_released(
     direct_web, crawl, on_state, tmp_path
 ):
     year = Reply(status=429, headers={"Retry-After": "31536000"})
@@ -52,7 +52,7 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     assert kept == [("busy.example", "release", "they wrote: go on")]
 
 
-def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state):
+def test_operator_delay_outlives_runs_and_needs_no_crawl_first(on_state):
     set_to = on_state("hosts", "delay", "Blog.Example.", "PT2H", "--because", "a relaunch")
     assert "blog.example" in set_to.stderr
     assert on_state("hosts", "delay", "blog.example", "2h").stderr == "", "it is known by now"
@@ -73,7 +73,7 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
 # `walsh backup`: a copy of the state in a new file, from which a crawl goes on.
 
 
-def test_a_crawl_from_a_copy_asks_nothing_twice_and_says_what_it_is(
+def test_crawl_from_a_backup_repeats_no_request_and_reports_it(
     loopback_web, crawl, on_state, tmp_path
 ):
     """Nothing is due at first, and a forced visit has the validators of the state it came from."""
@@ -150,7 +150,7 @@ def ask(tmp_path, run_command):
     return run
 
 
-def test_the_answer_names_the_deciding_line_and_only_robots_txt_is_fetched(loopback_web, ask):
+def test_answer_names_the_line_and_fetches_only_robots_txt(loopback_web, ask):
     web = loopback_web(
         site("blog.example", ROBOTS),
         site("optedout.example"),

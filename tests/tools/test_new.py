@@ -159,7 +159,7 @@ def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_pa
     }  # fmt: skip
 
 
-def test_it_has_the_spiders_sources_and_settings_of_this_repository(project):
+def test_new_project_has_the_files_of_this_repository(project):
     files = files_of(project)
     for path in (ROOT / "spiders").glob("*.py"):
         assert files[f"spiders/{path.name}"].read_text() == path.read_text()

@@ -54,7 +54,7 @@ def test_gaps_are_counted_by_multiples_of_the_required_gap():
     assert gaps == {"x15": 1, "x5": 1, "x1": 1}
 
 
-def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
+def test_hosts_with_short_gaps_come_first_then_by_requests():
     many = [gap(10.0, "many.example") for _ in range(5)]
     few = [gap(None, "few.example"), gap(0.9, "few.example", problem="too short")]
     hosts, gaps = compare([*many, *few, gap(7.0)])
@@ -69,7 +69,7 @@ def state(tmp_path):
         yield state
 
 
-def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
+def test_period_is_the_last_crawl_by_default(state):
     assert choose_period(state, NOW).words == "No crawl is recorded"
     for begun in (NOW - 5 * DAY, NOW - DAY):
         run = state.runs.begin(RunRecord(spider="feeds", started_at=begun))

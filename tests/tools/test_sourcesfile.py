@@ -35,7 +35,7 @@ LIST = f"# ours\n{A}   # one\n\n  {B}"
         ("s.txt", "", f"{NEW}\n"),
     ],
 )
-def test_a_source_is_added_at_the_end_and_all_else_stays_to_the_byte(tmp_path, name, body, added):
+def test_source_is_added_at_the_end_of_an_unchanged_file(tmp_path, name, body, added):
     file = tmp_path / name
     file.write_bytes(body.encode())
     before = load_sources(file) if body else ()
@@ -146,7 +146,7 @@ def test_the_main_feed_is_added_and_the_others_are_named(others):
     assert [line.split()[0] for line in lines] == [f"{each.url}:" for each in others]
 
 
-def test_where_the_operator_has_to_choose_the_candidates_are_listed():
+def test_several_candidates_are_listed_for_the_operator():
     comments = f"{B}/comments/feed/"
     choice = choose(offer_of(feeds=[feed_of(A, "It\x1b"), feed_of(B), feed_of(comments)]))
     assert choice[0] is None
@@ -165,7 +165,7 @@ def test_where_nothing_is_declared_it_says_what_to_try():
     assert tried == ["  https://site.example/: answered as text/html"]
 
 
-def test_while_it_is_unknown_whether_there_is_a_feed_nothing_is_added():
+def test_nothing_is_added_while_the_feed_is_undecided():
     source, (head, *_) = choose(offer_of("markdown", feeds=[feed_of(A, form=None, unsure=True)]))
     assert source is None
     assert head.startswith("https://site.example/: undecided")
