@@ -162,8 +162,13 @@ def test_the_sentence_says_what_the_body_is(body, what):
     assert said.endswith(".")
 
 
-def test_the_sentence_has_the_media_type_and_stays_one_line():
-    assert sentence(b"hello", "text/plain") == "Not a feed but plain text (served as text/plain)."
+def test_the_error_names_the_format_and_the_media_type():
+    error = sentence(b"<html>", "text/plain")
+    assert "an HTML page" in error
+    assert "text/plain" in error
+
+
+def test_a_forged_media_type_stays_one_short_line():
     forged = sentence(b"hello", "text/plain\r\nERROR forged " + "x" * 999)
     assert "\n" not in forged
     assert len(forged) < 150

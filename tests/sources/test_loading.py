@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import re
 import tomllib
 from datetime import timedelta
 
@@ -224,7 +225,7 @@ def test_a_target_declared_twice_is_one_source_with_one_warning(load, caplog):
     with caplog.at_level(logging.WARNING):
         assert load("sources.txt", content) == (Source("https://a.example/feed"),)
     (record,) = caplog.records
-    assert record.getMessage().endswith(": line 2, line 3")
+    assert re.findall(r"line \d", record.getMessage()) == ["line 2", "line 3"]
 
 
 def test_a_source_in_several_places_has_the_tags_of_all(load):
@@ -250,7 +251,7 @@ def test_a_source_in_several_places_has_the_tags_of_all(load):
 def test_many_repetitions_give_one_warning(load, caplog):
     load("sources.txt", "https://a.example/\n" * 100)
     (record,) = caplog.records
-    assert record.getMessage().endswith("line 2, line 3, line 4 and 96 more")
+    assert record.getMessage().endswith("line 4 and 96 more")
 
 
 def test_a_page_is_one_source_whatever_its_kind(load, caplog):

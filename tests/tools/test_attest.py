@@ -534,7 +534,7 @@ def test_another_bot_is_judged_by_its_own_name(attested):
     assert attestation.holds
     assert {found[row] for row in ("1", "2", "2a", "4", "6")} == {"holds"}
     assert {found[row] for row in ("3", "3a", "3b", "3c")} == {"not applicable"}
-    assert by_number(attestation)["2a"]["requirement"] == "Named Example-Bot group overrides *"
+    assert "Example-Bot" in by_number(attestation)["2a"]["requirement"]
 
 
 def test_a_bot_that_follows_links_holds_in_part(crawled):

@@ -103,7 +103,8 @@ def test_an_unknown_option_is_one_line_and_a_wrong_call(name, called):
     (line,) = error.splitlines()
     if name != "conformance":  # it takes any word
         assert status == 2
-        assert line == f"walsh: unknown option --nope; see {program_name()} {name} --help"
+        assert "--nope" in line
+        assert line.endswith(f" {program_name()} {name} --help")
 
 
 @pytest.mark.parametrize("before", [["-s", "A=1"], []])
@@ -137,8 +138,7 @@ def test_an_option_may_stand_between_two_urls(called, tmp_path):
 def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp_path, called):
     status, out, error = called(name, *words, WALSH_STATE_URL=f"sqlite:///{tmp_path}/no.db")
     assert (status, out) == (3, "")
-    assert "there is no state database at sqlite:////" in error
-    assert "run a crawl" in error
+    assert f"sqlite:///{tmp_path}/no.db" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -194,7 +194,7 @@ def test_a_file_of_the_project_is_never_replaced(on_state, tmp_path):
         command, option, name, *others = call.split()
         ended = on_state(command, option, tmp_path / name, *others)
         assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
-        assert ended.stderr.endswith(f"{name} is a file of this project; name another file\n")
+        assert f"{name} is a file of this project" in ended.stderr
     assert (tmp_path / "sources.txt").read_text() == "http://a.example/\n"
 
 
@@ -207,7 +207,7 @@ def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call
     ended = on_state(*shlex.split(call))
     (line,) = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (3, "")
-    assert "cannot be used as state" in line
+    assert str(file) in line
     assert file.read_bytes() == b"no database" * 500
 
 
@@ -260,7 +260,7 @@ def test_mayfetch_shows_the_deciding_line_and_protegos_verdict(walsh):
     for said in (rule, "one request every 2 s", "Comment: be brief", "line 7"):
         assert said in private
     assert "Protego" not in private
-    assert "Protego, the parser of Scrapy, disagrees: allowed" in dollar
+    assert re.search(r"Protego.* allowed", dollar)
     assert walsh("mayfetch", "--robots", "robots.txt", OPEN)[0] == 0
 
 
@@ -286,7 +286,7 @@ def test_closed_by_visit_time_is_allowed_from_its_next_opening():
     body = b"User-agent: *\nVisit-time: 1300-1400\nDisallow: /x\n"
     draft = Draft(body, "bot", NOON)
     answer = draft.answer("https://h.example/")
-    assert answer.verdict == "allowed from 2026-05-23 13:00:00 UTC"
+    assert answer.verdict.startswith("allowed from 2026-05-23 13:00")
     assert answer.as_dict()["allowed_from"] == "2026-05-23T13:00:00Z"
     assert Draft(body, "bot", NOON + 3600.0).answer(answer.url).verdict == "allowed"
     assert draft.answer("https://h.example/x").verdict == "denied"
@@ -307,18 +307,25 @@ def test_mayfetch_for_another_bot_does_not_mention_ours(walsh, tmp_path):
     assert "for us" not in out
 
 
-def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
+def test_lint_of_an_empty_file_is_a_note_and_no_failure(walsh, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     status, out, _ = walsh("lint", "empty.txt")
     assert status == 0
-    assert out.startswith("empty.txt: note: the file is empty")
-    assert out.endswith("empty.txt: 0 errors, 1 note\n")
+    assert out.startswith("empty.txt: note: ")
+    assert out.endswith(": 0 errors, 1 note\n")
+
+
+def test_lint_counts_the_errors_of_each_file(walsh, tmp_path):
     (tmp_path / "sound.txt").write_text("User-agent: *\nDisallow: /x\n")
     status, out, _ = walsh("lint", "sound.txt", "-", stdin=b"Disalow: /\x1b[2J")
     assert status == 1
-    assert out.splitlines()[0] == "sound.txt: 0 errors, 0 notes"
-    assert out.splitlines()[-1] == "-: 2 errors, 0 notes"
-    status, out, _ = walsh("lint", "--json", "sound.txt", "-", stdin=b"Disalow: /")
+    assert out.startswith("sound.txt: 0 errors")
+    assert out.splitlines()[-1].startswith("-: 2 errors")
+
+
+def test_lint_as_json_has_file_and_line_of_each_finding(walsh, tmp_path):
+    (tmp_path / "sound.txt").write_text("User-agent: *\nDisallow: /x\n")
+    _, out, _ = walsh("lint", "--json", "sound.txt", "-", stdin=b"Disalow: /")
     findings = [json.loads(line) for line in out.splitlines()]
     assert [(each["file"], each["line"]) for each in findings] == [("-", 1), ("-", 1)]
     assert walsh("lint", "--json", "sound.txt")[1] == ""
@@ -330,22 +337,22 @@ def test_a_file_without_an_end_is_refused_in_one_line(walsh, call):
         arguments = [each.format(file) for each in call]
         status, out, err = walsh(*arguments, stdin=b"a" * (2**24 + 1))
         assert (status, out) == (2, "")
-        assert f"{file}: this is larger than the maximum of 16777216 bytes" in err
+        assert f"{file}: " in err
+        assert "16777216 bytes" in err
 
 
 def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
     trial = pytest.importorskip("walsh_scrapy.testing.conformance.trial")
-    told = " ".join(walsh("conformance", "--help")[1].split())
-    assert "a folder that is kept between the runs" in told
+    assert "{folder}" in walsh("conformance", "--help")[1]
     given = []
 
     def tried(command, rules, **_):
         given.append((command, rules))
-        raise trial.TrialError("it does not start")
+        raise trial.TrialError("broken")
 
     monkeypatch.setattr(trial, "run", tried)
     status, _, said = walsh("conformance", "--rules", "R1, R4", "--", "wget", "-q", "--json")
-    assert (status, said) == (2, "walsh: it does not start\n")
+    assert (status, said) == (2, "walsh: broken\n")
     assert given == [(["wget", "-q", "--json"], ["R1", "R4"])]
     assert "conformance" in walsh("--help")[1]
 

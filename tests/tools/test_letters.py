@@ -369,7 +369,7 @@ class Letter:
         if not before:
             assert gap == "no earlier request"
         elif before[-1].end is None:
-            assert gap == "end of the previous request unknown"
+            assert gap.endswith("unknown")
         else:
             waited = seen.hit.wall - max(e.end for e in before if e.end is not None)
             assert is_near(gap, waited)
@@ -522,7 +522,7 @@ class Letter:
         for line in lines[1:]:
             self.check_line(line.strip(), rows, is_listed=is_listed)
         assert is_listed == ("it gets no request" in self.text)
-        assert is_listed or "A redirect from another site" in self.text
+        assert is_listed or "A redirect from" in self.text
         ours = [each for each in runs[-1].sources if host_in(each) == self.host]
         assert sorted(ours) == sorted(row[-1] for row in rows)
 
@@ -539,7 +539,7 @@ class Letter:
         elif line.startswith("This bot follows links"):
             assert self.world.options.scope == "any"
         else:
-            assert re.match("A redirect from another site|About this host: ", line)
+            assert line.startswith(("A redirect from", "About this host: "))
 
     def lifted(self, until):
         """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""

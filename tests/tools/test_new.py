@@ -3,6 +3,7 @@
 import contextlib
 import json
 import runpy
+import shlex
 from functools import partial
 
 import pytest
@@ -152,7 +153,9 @@ def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_pa
     _, first, second, _, *commands = out.splitlines()
     assert "my feeds/settings.py" in first
     assert "my feeds/sources.toml" in second
-    assert commands == ["  cd 'my feeds' && scrapy crawl feeds", f"  {program_name()} new"]
+    crawl, new = (shlex.split(command) for command in commands)
+    assert crawl == ["cd", "my feeds", "&&", "scrapy", "crawl", "feeds"]
+    assert new == [*program_name().split(), "new"]
     assert set(files_of(tmp_path / "my feeds")) == {
         "scrapy.cfg", "settings.py", "sources.toml",
         "spiders/__init__.py", "spiders/feeds.py", "spiders/llms.py",
@@ -188,7 +191,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
     (tmp_path / "file").touch()
     status, _, err = walsh_init("file")
     assert status == 1
-    assert err.startswith("walsh: file/scrapy.cfg cannot be written: ")
+    assert "file/scrapy.cfg" in err
     assert err.count("\n") == 1
 
 
@@ -205,7 +208,7 @@ def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, s
     result = crawl(web, project=project, sources=SOURCES, settings=settings)
     assert result.exit_code == 1
     line = refusal(result)
-    assert "the project has no identity, and no request is sent without one; set" in line
+    assert "no identity" in line
     assert [each for each in lines if each not in line] == []
 
 

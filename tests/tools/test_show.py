@@ -186,10 +186,10 @@ def test_json_has_every_column_of_every_row(piped, count):
 
 def test_commands_are_named_as_the_program_was_called(piped, monkeypatch):
     monkeypatch.setattr(show_module, "program_name", lambda: "python -m walsh_scrapy")
-    values = row(advice="`walsh hosts` shows it", command="walsh why a.example", title="walsh on")
+    values = row(advice="see `walsh hosts`", command="walsh status", title="walsh on")
     shown = json.loads(piped([values], as_json=True).out)
-    assert shown["advice"] == "`python -m walsh_scrapy hosts` shows it"
-    assert shown["command"] == "python -m walsh_scrapy why a.example"
+    assert shown["advice"] == "see `python -m walsh_scrapy hosts`"
+    assert shown["command"] == "python -m walsh_scrapy status"
     assert shown["title"] == "walsh on"
 
 

