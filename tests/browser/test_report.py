@@ -78,7 +78,10 @@ def visit(chromium, address):
 def violations(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(page).response["violations"]
-    return [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found]
+    return [
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ def violations(page):
 )
 def test_a_page_has_no_violations_and_no_part_outside_the_screen(visit, viewport, scheme):
     page = visit("some", viewport, color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    page.evaluate("document.querySelectorAll('details').forEach(element => element.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert violations(page) == []
 

@@ -69,7 +69,7 @@ def titles(feed):
 @pytest.mark.usefixtures("three")
 def test_newest_entries_are_read_and_the_rest_is_counted(form, entry, dates):
     numbered = [entry.format(number, date) for number, date in enumerate(dates, 1)]
-    rising, falling = (read(form.format("".join(each))) for each in (numbered, numbered[::-1]))
+    rising, falling = (read(form.format("".join(order))) for order in (numbered, numbered[::-1]))
     assert (titles(rising), rising.left_out) == (["4", "5", "6"], 3)
     assert (titles(falling), falling.left_out) == (["6", "5", "4"], 3)
     assert all(entry.url and (entry.published or entry.updated) for entry in falling.entries)

@@ -160,7 +160,7 @@ def are_same(one, other):
 @given(st.lists(st.lists(ENTRIES.filter(lambda entry: entry.url), max_size=4), max_size=4))
 def test_nothing_is_lost_and_nothing_is_twice(documents):
     known = KnownEntries()
-    kept = [each for document in documents for each in new(document, known)]
+    kept = [entry for document in documents for entry in new(document, known)]
     for at, one in enumerate(kept):
         assert not any(are_same(one, other) for other in kept[:at])
     assert all(any(are_same(one, other) for other in kept) for doc in documents for one in doc)
@@ -184,7 +184,7 @@ def test_the_order_does_not_matter_to_how_many_are_kept(published):
     for order in permutations(entries):
         known = KnownEntries()
         assert new(originals, known) == originals
-        assert [each for one in order for each in new([one], known)] == []
+        assert [entry for one in order for entry in new([one], known)] == []
 
 
 TEXTS = st.none() | st.text(max_size=3)
@@ -195,7 +195,7 @@ def test_every_entry_has_keys_which_depend_on_no_other(entries):
     all_keyed = keyed(*entries)
     assert [(e.url, e.id, e.title) for e in all_keyed] == [(e.url, e.id, e.title) for e in entries]
     assert all(re.fullmatch("[0-9a-f]{64}", key) for e in all_keyed for key in (e.key, e.page_key))
-    assert [keyed(each)[0] for each in entries] == list(all_keyed)
+    assert [keyed(single)[0] for single in entries] == list(all_keyed)
 
 
 # --- what is evidence in a document
@@ -292,14 +292,14 @@ def of_posts(hit):
 
 
 def of_posts_again(hit):
-    again = [Post(each.title, f"{each.link}#utm=atom", f"urn:{each.id}") for each in posts(hit)]
+    again = [Post(post.title, f"{post.link}#utm=atom", f"urn:{post.id}") for post in posts(hit)]
     return Reply(atom("Posts", again), content_type="application/atom+xml")
 
 
 def of_comments(hit):
     comments = [
-        Post(f"By: Jo {day}", f"{each.link}#comment-{day}", f"{each.id}#comment-{day}")
-        for each in posts(hit)
+        Post(f"By: Jo {day}", f"{post.link}#comment-{day}", f"{post.id}#comment-{day}")
+        for post in posts(hit)
         for day in range(int(hit.started // DAY) + 1)
     ]
     return feed("Comments", comments)
@@ -313,11 +313,11 @@ def test_posts_and_comments_are_recorded_in_any_order_of_feeds(simulated):
     paths = list(PAGES)
     sources = [f"http://{n}.example{path}" for n in range(3) for path in paths[n:] + paths[:n]]
     first, second, third = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
-    found = [Counter(item["title"].split()[0] for item in each.items) for each in (first, second)]
+    found = [Counter(item["title"].split()[0] for item in run.items) for run in (first, second)]
     assert found == [{"Day": 3 * 1, "By:": 3 * 1}, {"Day": 3 * 2, "By:": 3 * (3 * 3 - 1)}]
     assert len(third.items) == 3 * (2 + 5 * 5 - 3 * 3)
     # "Known before" is said of what is known: each entry of the first run, and the posts twice.
-    known = [each.stats.get("walsh/entries/known", 0) for each in (first, second)]
+    known = [run.stats.get("walsh/entries/known", 0) for run in (first, second)]
     assert known == [3 * 1, 3 * (1 + 1 + 3)]
 
 
@@ -341,5 +341,5 @@ def test_a_source_cannot_take_entries_from_that_of_their_host(simulated):
     sites = [Site(f"{host}.example", "", {"/feed/": of_late}) for host in hosts]
     sources = [f"http://{host}.example/feed/" for host in hosts]
     crawls = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
-    first, second, third = ([item["title"] for item in each.items] for each in crawls)
+    first, second, third = ([item["title"] for item in crawl.items] for crawl in crawls)
     assert (first, sorted(second), third) == (["Taken"] * 3, ["Day 0", "Day 1", "Day 2"], [])

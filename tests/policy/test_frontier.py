@@ -307,16 +307,18 @@ class Told:
     def next_of(self, host):
         """Return the request of a host that goes first; None if none may go."""
         own = [(rank, number) for name, number, rank in self.waiting if name == host]
-        highest = min(self.allowed.get(each, Rank.TARGET) for each in (host, None))
+        highest = min(self.allowed.get(place, Rank.TARGET) for place in (host, None))
         is_ready = host not in self.busy and self.ready_at.get(host, 0.0) <= self.now
         return (host, min(own)[1]) if is_ready and own and min(own)[0] <= highest else None
 
     def may_go(self):
         """Return the requests that may go now, and first those of hosts that are not late."""
         names = {name for name, *_ in self.waiting} - self.busy
-        first = [each for name in names - self.late if (each := self.next_of(name))]
+        first = [request for name in names - self.late if (request := self.next_of(name))]
         soon = [name for name in names if 0.0 < self.ready_at.get(name, 0.0) - self.now < LONG]
-        return first or ([] if soon else [each for name in names if (each := self.next_of(name))])
+        return first or (
+            [] if soon else [request for name in names if (request := self.next_of(name))]
+        )
 
 
 @given(steps)

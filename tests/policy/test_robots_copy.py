@@ -244,6 +244,6 @@ def test_file_without_errors_reads_the_same_in_strict_spelling(body):
         )
     )
     for name in ("bot", "other"):
-        first, second = (RobotsTxt.parse(each).rules_for(name) for each in (body, strict))
+        first, second = (RobotsTxt.parse(spelling).rules_for(name) for spelling in (body, strict))
         assert first.verdict("http://h/a").allowed == second.verdict("http://h/a").allowed
         assert first.crawl_delay == second.crawl_delay

@@ -323,7 +323,7 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
 
 
 STRING = st.text("ab \\\"'#é\u2028\t\r\x7f\x00]=,").map('"{}"'.format) | st.just('"x"')
-VALUE = STRING | st.lists(STRING).map(lambda each: f"[{', '.join(each)}]")
+VALUE = STRING | st.lists(STRING).map(lambda strings: f"[{', '.join(strings)}]")
 VALUE |= st.sampled_from(["5", "true", "'x'", '"x" # y', '["x",]', '["x","y"]', "[]", '"x" '])
 KEY = st.sampled_from(["url", "name", "tags", '"url"', "a.b", "url ", " url", "é", "-_1"])
 LINES = st.lists(

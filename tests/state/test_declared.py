@@ -129,11 +129,11 @@ def test_a_list_and_delays_and_kinds(state, tmp_path, clock):
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
     found = state.sync(file, NOW)
     assert found.delays == {}
-    assert {each.url for each in held(state, found.id)} == set(urls)
+    assert {source.url for source in held(state, found.id)} == set(urls)
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes == (0, 0, 1)
     feeds = Selection(found.id, "feed")
-    assert {each.url for each in state.sources.iterate(feeds)} == set(urls[1:])
+    assert {source.url for source in state.sources.iterate(feeds)} == set(urls[1:])
     assert state.sources.hosts(feeds, TERMS)[1].due == state.sources.count(feeds) == 19
     assert state.sources.count(Selection(found.id, "llms")) == 0
 
@@ -155,7 +155,7 @@ def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
     assert pages.owner("http://p.example/x/llms.txt") is None
     assert pages.owner("http://q.example/llms.txt") is None
     chosen = replace(feeds.chosen, only="B.EX")
-    assert [each.url for each in DeclaredSources(state.sources, chosen)] == [
+    assert [source.url for source in DeclaredSources(state.sources, chosen)] == [
         "http://b.example/feed"
     ]
     assert state.sources.hosts(chosen, TERMS)[1].due == 1
@@ -199,9 +199,9 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     ]  # fmt: skip
     known = [{**row_of(record), "url_key": url_key(record.url)} for record, _ in records]
     rows_of_file = [
-        sync.row_of_source(each["url_key"], Source(each["url"]))
+        sync.row_of_source(row["url_key"], Source(row["url"]))
         | {"file": 1, "host": "h.example", "every": every}
-        for each, (_, every) in zip(known, records, strict=True)
+        for row, (_, every) in zip(known, records, strict=True)
     ]
 
     def write(connection):
@@ -302,9 +302,9 @@ def pages_of(state, number, terms, most=PAGE_SIZE, visit=lambda _url: None):
         page, place = state.read(
             state.sources.page_reader(chosen, terms, "a.example", now, place, most)
         )
-        found.append([each.source.url[-1] for each in page])
-        for each in page:
-            visit(each.source.url)
+        found.append([due.source.url[-1] for due in page])
+        for due in page:
+            visit(due.source.url)
     return found
 
 
@@ -379,7 +379,7 @@ def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, s
     what = RunDeclaration(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
     kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
     assert any(in_first)
-    assert kinds == [None if each else "feed" for each in in_first], "a part may become empty"
+    assert kinds == [None if is_first else "feed" for is_first in in_first], "a part may be empty"
 
 
 def test_no_other_file_is_touched(state, tmp_path, rows):

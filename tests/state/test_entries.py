@@ -148,14 +148,14 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
 
 def test_entry_is_new_for_its_own_source_after_another_had_it(state):
     own = [of_page("1", "Post"), of_page("2", "Comment")]
-    theirs = [replace(each, source=OTHER, is_own=False) for each in own]
+    theirs = [replace(entry, source=OTHER, is_own=False) for entry in own]
     commit(state, source())
     commit(state, source(OTHER))
     assert commit(state, source(OTHER), theirs[:1]) == {theirs[0].key}
-    assert commit(state, source(), own) == {each.key for each in own}
+    assert commit(state, source(), own) == {entry.key for entry in own}
     assert not commit(state, source(OTHER), theirs)
     with state.entries.snapshot() as entries:
-        found = [(each.source, each.also_in) for each in entries.matching()]
+        found = [(entry.source, entry.also_in) for entry in entries.matching()]
     assert sorted(found) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
 
 

@@ -157,7 +157,7 @@ def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blo
     keep_robots(state, "http://a:80", RobotsCopy(old, 200, None))
     assert not state.prune(NOW, 30 * DAY, within(6))
     others = (denials.c.denied_at, copies.c.sha256, hosts.c.host, robots.c.origin)
-    assert [left(database, each) for each in others] == [[], [], [], []]
+    assert [left(database, column) for column in others] == [[], [], [], []]
     assert len(left(database, requests.c.requested_at)) == 90
 
 
@@ -339,7 +339,7 @@ def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
 
 def test_source_equal_to_the_request_url_is_stored_once(state, rows):
     other = f"{RECORD.url}/moved"
-    log_requests(state, *(replace(RECORD, source=each) for each in (RECORD.url, other, None)))
+    log_requests(state, *(replace(RECORD, source=source) for source in (RECORD.url, other, None)))
     in_order = [(RECORD.url,), (other,), (None,)]
     assert rows(select(requests.c.source).order_by(requests.c.id)) == [("",), *in_order[1:]]
     assert rows(text("SELECT source FROM readable_requests ORDER BY id")) == in_order
@@ -429,7 +429,7 @@ def test_each_day_of_the_log_goes_as_a_whole(state, database, rows):
     logged = [select(column).order_by(column) for column in times]
     for now, left in ((41 * DAY - 1.0, moments), (41 * DAY, moments[1:])):
         prune(database, state, now, 40 * DAY)
-        assert [[at for (at,) in rows(each)] for each in logged] == [left, left]
+        assert [[at for (at,) in rows(statement)] for statement in logged] == [left, left]
     prune(database, state, 42 * DAY - 1.0, 40 * DAY)
     assert len(list(state.rows("readable_requests"))) == len(moments[1:])
 

@@ -101,7 +101,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     assert state.sources.find(source.url).detail == KEPT
     assert state.llmstxt.find(index.url).problem == KEPT
     with state.entries.snapshot() as snapshot:
-        assert [each.item for each in snapshot.matching()] == [KEPT]
+        assert [entry.item for entry in snapshot.matching()] == [KEPT]
     assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
 
 
@@ -336,7 +336,7 @@ def test_whether_another_run_proved_the_network(runs, proven_at, declared, visit
 def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
     declared = declaration([Source("http://a.example/feed"), Source("http://b.example/", "llms")])
     begun = RunRecord(spider="feeds", started_at=100.0, settings={"x": True})
-    names = [runs.find(runs.begin(begun, each)).settings for each in (declared, declared, b"")]
+    names = [runs.find(runs.begin(begun, body)).settings for body in (declared, declared, b"")]
     assert names == [{"x": True, "declared": hash_of(declared)}] * 2 + [{"x": True}]
     with state.log() as log:
         body = log.connection.scalar(select(copies.c.body))

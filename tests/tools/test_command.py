@@ -38,7 +38,9 @@ def help_of(*names, columns=80):
         parser = build_parser()
         for name in names:
             (actions,) = (
-                each for each in parser._actions if hasattr(each, "choices") and each.choices
+                action
+                for action in parser._actions
+                if hasattr(action, "choices") and action.choices
             )
             parser = actions.choices[name]
         return parser, parser.format_help()
@@ -276,7 +278,7 @@ def test_several_bots_are_a_table_of_a_draft_on_standard_input(walsh):
     assert rows[5] == ["*", "denied", "*", "4", "Disallow: /a", DOLLAR]
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", "--json", *named, OPEN)
     answers = [json.loads(line) for line in out.splitlines()]
-    assert [(each["bot"], each["allowed"]) for each in answers] == [
+    assert [(answer["bot"], answer["allowed"]) for answer in answers] == [
         ("GPTBot", False), ("CCBot", True), ("*", True),
     ]  # fmt: skip
     assert answers[0]["robots"]["line"] == 9
@@ -327,14 +329,14 @@ def test_lint_as_json_has_file_and_line_of_each_finding(walsh, tmp_path):
     (tmp_path / "sound.txt").write_text("User-agent: *\nDisallow: /x\n")
     _, out, _ = walsh("lint", "--json", "sound.txt", "-", stdin=b"Disalow: /")
     findings = [json.loads(line) for line in out.splitlines()]
-    assert [(each["file"], each["line"]) for each in findings] == [("-", 1), ("-", 1)]
+    assert [(finding["file"], finding["line"]) for finding in findings] == [("-", 1), ("-", 1)]
     assert walsh("lint", "--json", "sound.txt")[1] == ""
 
 
 @pytest.mark.parametrize("call", [("lint", "{}"), ("mayfetch", "--robots", "{}", OPEN)])
 def test_a_file_without_an_end_is_refused_in_one_line(walsh, call):
     for file in ("-", "/dev/zero"):
-        arguments = [each.format(file) for each in call]
+        arguments = [argument.format(file) for argument in call]
         status, out, err = walsh(*arguments, stdin=b"a" * (2**24 + 1))
         assert (status, out) == (2, "")
         assert f"{file}: " in err

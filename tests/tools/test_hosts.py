@@ -83,7 +83,7 @@ def test_crawl_from_a_backup_repeats_no_request_and_reports_it(
     made = on_state("backup", "-o", file)
     assert made.returncode == 0
     assert made.stderr.endswith(f" {file}\n")
-    assert [each.name for each in file.parent.iterdir()] == ["walsh.sqlite3"]
+    assert [path.name for path in file.parent.iterdir()] == ["walsh.sqlite3"]
     given = {"sources": ["http://blog.example/feed"]}
     given["settings"] = {"WALSH_STATE_URL": f"sqlite:///{file}"}
     again = crawl(visited, **given)
@@ -263,7 +263,7 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
     result = ask(web, "--json", *urls, DOWNLOADER_MIDDLEWARES=GATES)
     assert result.returncode == 1, result.stderr
     answers = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [(each["allowed"], each["gate"]) for each in answers] == [
+    assert [(answer["allowed"], answer["gate"]) for answer in answers] == [
         (False, "office"), (True, None), (None, "project"), (False, "robots"), (True, None),
     ]  # fmt: skip
     staff, closed, broken, _, feed = answers

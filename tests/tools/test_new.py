@@ -209,7 +209,7 @@ def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, s
     assert result.exit_code == 1
     line = refusal(result)
     assert "no identity" in line
-    assert [each for each in lines if each not in line] == []
+    assert [text for text in lines if text not in line] == []
 
 
 def test_it_crawls_under_its_own_identity(crawl, direct_web, project):

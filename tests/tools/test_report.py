@@ -170,7 +170,7 @@ def test_the_page_is_whole_and_loads_nothing(filled, requests, hosts):
         assert attributes.get("href", "#").startswith(("#", "http://", "https://"))
     assert "url(" not in text
     assert "@import" not in text
-    (policy,) = (each["content"] for each in page.all("meta") if "http-equiv" in each)
+    (policy,) = (meta["content"] for meta in page.all("meta") if "http-equiv" in meta)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
 
 

@@ -142,7 +142,7 @@ def test_the_main_feed_is_added_and_the_others_are_named(others):
     source, (head, *lines) = choose(offer_of(feeds=[feed_of(A), *others]))
     assert source == Source(A)
     assert "which were not added" in head
-    assert [line.split()[0] for line in lines] == [f"{each.url}:" for each in others]
+    assert [line.split()[0] for line in lines] == [f"{feed.url}:" for feed in others]
 
 
 def test_several_candidates_are_listed_for_the_operator():
