@@ -1,4 +1,4 @@
-"""Decision 41: the statements of the protocol of hosts, one by one."""
+"""Who owns a host, and when it may be requested: the statements of the state, one by one."""
 
 import contextlib
 import math
