@@ -289,7 +289,7 @@ def test_a_wrong_file_is_refused_with_place_and_reason(refusal, caplog, name, co
     "values",
     "reason",
     more=[
-        ({"kind": None}, "unknown kind None; choose from feed, llms"),
+        ({"kind": None}, "unknown kind None"),
         ({"delay": 10**400}, "delay: "),
     ],
 )
@@ -308,7 +308,7 @@ def test_credentials_are_refused_and_not_shown(refusal, url):
 
 
 def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
-    with pytest.raises(SourcesError, match=r"none\.toml: there is no such file; create it"):
+    with pytest.raises(SourcesError, match=r"none\.toml: there is no such file"):
         load_sources(tmp_path / "none.toml")
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(SourcesError, match=r"folder\.toml: this is a folder"):
@@ -318,7 +318,7 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", denied)
-    with pytest.raises(SourcesError, match=r"s\.toml: cannot be read: Permission denied"):
+    with pytest.raises(SourcesError, match=r"s\.toml: .*Permission denied"):
         load_sources(tmp_path / "s.toml")
 
 

@@ -426,7 +426,7 @@ def test_readers_of_a_state_that_is_locked_as_a_whole_wait_too(tmp_path, monkeyp
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StateError, match="database is locked; another process holds its lock"):
+        with pytest.raises(StateError, match="database is locked"):
             State(f"sqlite:///{path}")
 
 
@@ -475,7 +475,7 @@ def test_silent_server_is_given_up_at_the_end_of_a_run(postgresql_url):
             relay.end_connections()
             before = relay.connections
             for _ in range(5):
-                with pytest.raises(StateError, match="timeout expired; check that the server runs"):
+                with pytest.raises(StateError, match="timeout expired"):
                     commit(state, SOURCE)
             assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
 

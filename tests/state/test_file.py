@@ -128,7 +128,7 @@ def test_deleted_or_replaced_state_accepts_no_more_writes(folder, end, is_replac
         if is_replaced:
             (folder / "state").write_bytes(b"another")
         for use in (state.sources.urls, lambda: commit(state, SOURCE)):
-            with pytest.raises(StateError, match="state was deleted or replaced while it was in"):
+            with pytest.raises(StateError, match="deleted or replaced"):
                 use()
 
 
@@ -145,7 +145,7 @@ def test_lock_of_another_session_is_an_error_after_a_timeout(postgresql_url, mon
     other = create_engine(postgresql_url, poolclass=NullPool)
     with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
         connection.execute(text("LOCK TABLE sources"))
-        with pytest.raises(StateError, match=r"lock timeout.*; another session holds a lock"):
+        with pytest.raises(StateError, match=r"lock timeout"):
             commit(state, SOURCE)
 
 
@@ -203,7 +203,7 @@ def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypat
         assert len(state.sources.all()) == 1
         with state.entries.snapshot() as entries:
             assert list(entries.matching()) == []
-        with pytest.raises(StateError, match="readonly database; check the free space and the per"):
+        with pytest.raises(StateError, match="readonly database"):
             commit(state, SOURCE)
     assert sorted(folder.iterdir()) == before
     monkeypatch.undo()
@@ -219,7 +219,7 @@ def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):
         raise PermissionError(13, "Permission denied", "/project/.scrapy")
 
     monkeypatch.setattr("walsh_scrapy.options.data_path", data_path)
-    with pytest.raises(BadSetting, match=r"cannot be in /project/\.scrapy, .*: Permission den"):
+    with pytest.raises(BadSetting, match=r"/project/\.scrapy, .*: Permission denied"):
         Options.from_settings(Settings())
 
 

@@ -49,7 +49,7 @@ def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
     """SQLite reports a full disk and a file at its page limit by the same error."""
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         state._database.read(lambda connection: fill(connection, 0))
-        with pytest.raises(StateError, match=r"is full; check the free space"):
+        with pytest.raises(StateError, match=r"is full"):
             hold_many(state)
 
 
@@ -188,7 +188,7 @@ def test_state_of_an_unknown_version_is_refused_unchanged(url, database, rows, v
 
     database.write(write)
     for _ in range(2):
-        with pytest.raises(StateError, match=r"use the version that wrote it, or another"):
+        with pytest.raises(StateError, match=r"use the version that wrote it"):
             State(url)
     assert rows(select(schema_version.c.version)) == [(number,) for number in versions]
 
