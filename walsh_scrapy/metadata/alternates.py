@@ -51,19 +51,19 @@ def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, .
     Nothing behind the head or the first `HEAD_BYTES` is read. `url` is that of the page; a
     `<base href>` counts.
     """
-    found: list[FeedLink] = []
+    links: list[FeedLink] = []
     base = url
     for tag, attributes in _elements_of_head(to_utf8(page[:HEAD_BYTES], content_type)):
         if tag == "base" and base == url and (href := attributes.get("href")):
-            base = _join(url, href)
+            base = _base_url(url, href)
         elif tag == "link" and "alternate" in attributes.get("rel", "").lower().split():
-            found += feed_link(
+            links += feed_link(
                 base,
                 attributes.get("href", "").encode(errors="replace"),
                 attributes.get("title"),
                 attributes.get("type", ""),
             )
-    return tuple(found)
+    return tuple(links)
 
 
 def feed_link(
@@ -94,7 +94,7 @@ def _names_feed(path: str) -> bool:
     return "feed" in path and "/wp-json/" not in path
 
 
-def _join(url: str, href: str) -> str:
+def _base_url(url: str, href: str) -> str:
     try:
         return urljoin(url, href.strip())
     except ValueError:
@@ -132,21 +132,21 @@ def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     servers were not declared (R6), and another port is another server. The order is that of the
     headers.
     """
-    found: dict[str, None] = {}
-    own_server = _server(wire_url(url))
-    for target, parameters in _alternates(values):
+    urls: dict[str, None] = {}
+    page_server = _server(wire_url(url))
+    for target, parameters in _parse_alternates(values):
         if is_markdown(parameters.get("type", "")):
-            address = resolve_reference(url, target.encode("latin-1", "replace"))
-            if address and _server(address) == own_server:
-                found[address] = None
-    return tuple(found)
+            alternate = resolve_reference(url, target.encode("latin-1", "replace"))
+            if alternate and _server(alternate) == page_server:
+                urls[alternate] = None
+    return tuple(urls)
 
 
 def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
     """Return the feeds that the `Link` headers of `url` announce, on whatever server."""
     return tuple(
         link
-        for target, parameters in _alternates(values)
+        for target, parameters in _parse_alternates(values)
         for link in feed_link(
             url,
             target.encode("latin-1", "replace"),
@@ -156,9 +156,9 @@ def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
     )
 
 
-def _alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
+def _parse_alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
     for value in values:
-        for target, parameters in _links(value[:_MAX_HEADER_CHARACTERS]):
+        for target, parameters in _parse_links(value[:_MAX_HEADER_CHARACTERS]):
             if "alternate" in parameters.get("rel", "").lower().split():
                 yield target, parameters
 
@@ -168,7 +168,7 @@ def _server(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
+def _parse_links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
     """Yield each target with its parameters; a `<` in a quoted parameter begins no target."""
     end = 0
     while target := _TARGET.search(value, end):
@@ -186,7 +186,7 @@ def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
 
 #: Where the llms.txt of a host is.
 LLMSTXT_PATH: Final = "/llms.txt"
-_DUMP: Final = "llms-full.txt"
+_DUMP_NAME: Final = "llms-full.txt"
 #: The Accept header of a request for an llms.txt, and for a page.
 ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
 ACCEPT_MARKDOWN: Final = "text/markdown"
@@ -209,10 +209,10 @@ def is_dump(url: str) -> bool:
     All spellings count, because servers decode percent signs and ignore case, trailing slashes
     and parameters.
     """
-    if _DUMP not in unquote(url).lower():
+    if _DUMP_NAME not in unquote(url).lower():
         return False
     names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
-    return any(name.partition(";")[0].strip(" .") == _DUMP for name in names)
+    return any(name.partition(";")[0].strip(" .") == _DUMP_NAME for name in names)
 
 
 def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
@@ -220,6 +220,6 @@ def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
 
     ``links`` are the `Link` headers of its response.
     """
-    found = markdown_alternates(links, url)
-    others = (link for link in found if link != url and not is_dump(link))
-    return tuple(islice(others, MAX_ANNOUNCED))
+    alternates = markdown_alternates(links, url)
+    announced_urls = (link for link in alternates if link != url and not is_dump(link))
+    return tuple(islice(announced_urls, MAX_ANNOUNCED))

@@ -60,15 +60,15 @@ _ABBREVIATIONS: Final = {
     "EET": 2,
     "EEST": 3,
 }
-_FARTHEST: Final = timedelta(hours=14)
-_FIRST_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
+_MAX_OFFSET: Final = timedelta(hours=14)
+_MIN_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
 
 _WEEKDAY: Final = r"(?:[^\W\d_]+(?:\.?,\s*|\.?\s+))?"  # in any language; wrong ones are common
 _DAY: Final = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
 _MONTH: Final = r"(?P<month>[^\W\d_]{3,10})"
 _YEAR: Final = r"(?P<year>[0-9]{4}|[0-9]{2})"
 _LONG_YEAR: Final = r"(?P<year>[0-9]{4})"
-_NEXT: Final = r"(?:\.?\s+|\.?,\s*|[-/.])"
+_DELIMITER: Final = r"(?:\.?\s+|\.?,\s*|[-/.])"
 _TIME: Final = (
     r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
     r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
@@ -88,10 +88,10 @@ _FORMS: Final = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         rf"{_WEEKDAY}{_LONG_YEAR}(?P<by>[-/.])(?P<month>[0-9]{{1,2}})(?P=by)(?P<day>[0-9]{{1,2}}){_REST}",
-        rf"{_WEEKDAY}{_DAY}{_NEXT}{_MONTH}{_NEXT}{_YEAR}{_REST}",
-        rf"{_WEEKDAY}{_MONTH}{_NEXT}{_DAY}{_NEXT}{_YEAR}{_REST}",
+        rf"{_WEEKDAY}{_DAY}{_DELIMITER}{_MONTH}{_DELIMITER}{_YEAR}{_REST}",
+        rf"{_WEEKDAY}{_MONTH}{_DELIMITER}{_DAY}{_DELIMITER}{_YEAR}{_REST}",
         rf"{_WEEKDAY}{_MONTH}\s+{_DAY}\s+{_TIME}(?:\s+{_ZONE})?\s+{_LONG_YEAR}",
-        rf"{_LONG_YEAR}{_NEXT}{_MONTH}{_NEXT}{_DAY}{_REST}",
+        rf"{_LONG_YEAR}{_DELIMITER}{_MONTH}{_DELIMITER}{_DAY}{_REST}",
         rf"{_MONTH}\.?\s+{_LONG_YEAR}",
         rf"{_LONG_YEAR}(?:-(?P<month>[0-9]{{1,2}}))?",
     )
@@ -107,22 +107,22 @@ def date_in_utc(text: object) -> str | None:
     if not isinstance(text, str) or len(text := text.strip()) > 100:
         return None
     try:
-        moment = _moment(text)
+        moment = _parse_moment(text)
     except (ValueError, OverflowError):
         return None
-    if moment is None or moment.year < _FIRST_YEAR:
+    if moment is None or moment.year < _MIN_YEAR:
         return None
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_moment(text: str) -> datetime | None:
     if _COMPACT.fullmatch(text):
-        return _in_utc(datetime.fromisoformat(text))
+        return _to_utc(datetime.fromisoformat(text))
     for form in _FORMS:
-        if found := form.fullmatch(text):
-            parts = found.groupdict()
+        if match := form.fullmatch(text):
+            parts = match.groupdict()
             if (day := _day(parts)) and (zone := _zone(parts)):
-                return _in_utc(datetime(day.year, day.month, day.day, *_time(parts), tzinfo=zone))
+                return _to_utc(datetime(day.year, day.month, day.day, *_time(parts), tzinfo=zone))
     return None
 
 
@@ -154,7 +154,7 @@ def _zone(parts: dict[str, str | None]) -> tzinfo | None:
         hours = _ABBREVIATIONS.get(name.upper())
         if hours is not None:
             return timezone(timedelta(hours=hours))
-        return ZoneInfo(name) if name in _places() else None
+        return ZoneInfo(name) if name in _place_names() else None
     if not (sign := parts.get("sign")):
         return UTC
     is_short = parts["minutes"] is None  # `-05` is ISO 8601, and nothing else
@@ -166,17 +166,17 @@ def _zone(parts: dict[str, str | None]) -> tzinfo | None:
 
 
 @cache
-def _places() -> frozenset[str]:
+def _place_names() -> frozenset[str]:
     """Return the names of the tz database that name a place, such as `Europe/Brussels`."""
     names = files("tzdata").joinpath("zones").read_text("ascii").split()
     return frozenset(name for name in names if "/" in name and not name.startswith("Etc/"))
 
 
-def _in_utc(moment: datetime) -> datetime | None:
+def _to_utc(moment: datetime) -> datetime | None:
     """Return a moment in UTC; None if its clock shows that time twice, never, or not on Earth."""
     if moment.tzinfo is None:
         return moment
     offset = moment.utcoffset() or timedelta()
-    if abs(offset) > _FARTHEST or offset != moment.replace(fold=1).utcoffset():
+    if abs(offset) > _MAX_OFFSET or offset != moment.replace(fold=1).utcoffset():
         return None
     return moment.astimezone(UTC)

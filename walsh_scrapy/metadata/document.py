@@ -17,15 +17,15 @@ from typing import Final, Literal, TypeVar
 
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
 
-_FEEDS = (
+_FEED_TYPES = (
     "application/atom+xml",
     "application/feed+json",
     "application/rdf+xml",
     "application/rss+xml",
 )
-_PAGES = ("application/xhtml+xml", "text/html")
-_NEVER = ("audio/", "font/", "image/", "model/", "video/")
-_NEVER_EXACTLY = frozenset(
+_PAGE_TYPES = ("application/xhtml+xml", "text/html")
+_NEVER_FEED_PREFIXES = ("audio/", "font/", "image/", "model/", "video/")
+_NEVER_FEED_TYPES = frozenset(
     {
         "application/gzip",
         "application/java-archive",
@@ -50,12 +50,12 @@ def may_be_feed(content_type: str) -> bool:
     only types that are never used for feeds are excluded. `image/svg+xml` is one of these.
     """
     media_type = _media_type(content_type)
-    return not media_type.startswith(_NEVER) and media_type not in _NEVER_EXACTLY
+    return not media_type.startswith(_NEVER_FEED_PREFIXES) and media_type not in _NEVER_FEED_TYPES
 
 
 def is_feed(content_type: str) -> bool:
     """Return True if the media type is that of RSS, Atom or JSON Feed."""
-    return _media_type(content_type) in _FEEDS
+    return _media_type(content_type) in _FEED_TYPES
 
 
 _ROOT_END: Final = re.compile(rb"</(?:[\w.-]+:)?(?:rss|rdf|feed)\s*>", re.IGNORECASE)
@@ -75,7 +75,7 @@ def is_json(content_type: str) -> bool:
 
 def is_html(content_type: str) -> bool:
     """Return True if the media type is that of an HTML page."""
-    return _media_type(content_type) in _PAGES
+    return _media_type(content_type) in _PAGE_TYPES
 
 
 def is_markdown(content_type: str) -> bool:
@@ -92,8 +92,8 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-_HEAD: Final = 262_144  # bytes in which the root element must begin
-_RESCUE: Final = 4096  # bytes of junk, such as a PHP warning, after which a feed is still found
+_HEAD_BYTES: Final = 262_144  #: The root element must begin in these bytes.
+_MAX_JUNK_BYTES: Final = 4096  #: Junk that may come before a feed, such as a PHP warning.
 
 # Possessive and atomic throughout, so that the time for an unfinished prolog is linear.
 _PROLOG: Final = re.compile(
@@ -104,10 +104,10 @@ _ELEMENT: Final = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 _FEED_ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?(?:rss|RDF|feed)(?=[\s>])")
 _HTML_DOCTYPE: Final = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
-_HTML: Final = frozenset(
+_HTML_ROOTS: Final = frozenset(
     b"html head body title meta link script style h1 div p center table frameset".split()
 )
-_ROOTS: Final = {
+_OTHER_ROOTS: Final = {
     b"opml": "a list of feeds (OPML); declare it as a sources file",
     b"urlset": "a sitemap",
     b"sitemapindex": "a sitemap index",
@@ -139,9 +139,9 @@ def format_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
         raise NotAFeed("The response body was empty, where a feed was expected.")
     if head[:1] in {b"{", b"["}:
         return "json"
-    what = _other_than_feed(head)
-    if what is not None:
-        raise NotAFeed.but(what, content_type)
+    other_format = _other_format(head)
+    if other_format is not None:
+        raise NotAFeed.of_format(other_format, content_type)
     return "xml"
 
 
@@ -149,37 +149,41 @@ def _ascii_head(body: bytes) -> bytes:
     """Return the beginning of the body in an encoding in which `<rss` is four bytes."""
     encoding = json.detect_encoding(body[:4])  # by BOM or zero bytes
     if encoding == "utf-8":
-        return body[:_HEAD]
-    return body[:_HEAD].decode(encoding, "ignore").encode("utf-8", "ignore")
+        return body[:_HEAD_BYTES]
+    return body[:_HEAD_BYTES].decode(encoding, "ignore").encode("utf-8", "ignore")
 
 
-def _other_than_feed(head: bytes) -> str | None:
+def _other_format(head: bytes) -> str | None:
     """Return the name of a document that is not an XML feed; None if it may be one."""
-    start = _PROLOG.match(head)
-    at = start.end() if start else 0
-    if _HTML_DOCTYPE.search(head, 0, at):
+    prolog = _PROLOG.match(head)
+    root_start = prolog.end() if prolog else 0
+    if _HTML_DOCTYPE.search(head, 0, root_start):
         return "an HTML page"
-    root = _ELEMENT.match(head, at)
+    root = _ELEMENT.match(head, root_start)
     name = root[1].lower() if root else b""
     if name in FEED_ROOTS:
         return None
     if name == b"html":
         return "an HTML page"
-    if name not in _ROOTS and _FEED_ROOT.search(head, at, at + _RESCUE):
+    if name not in _OTHER_ROOTS and _FEED_ROOT.search(
+        head, root_start, root_start + _MAX_JUNK_BYTES
+    ):
         return None
-    return _by_root(name) if name else _by_signature(head)
+    return _describe_root(name) if name else _describe_signature(head)
 
 
-def _by_root(root: bytes) -> str:
-    if root in _HTML:
+def _describe_root(root: bytes) -> str:
+    if root in _HTML_ROOTS:
         return "an HTML page"
-    return _ROOTS.get(root) or f"XML of another kind (<{root[:40].decode('ascii', 'ignore')}>)"
+    return (
+        _OTHER_ROOTS.get(root) or f"XML of another kind (<{root[:40].decode('ascii', 'ignore')}>)"
+    )
 
 
-def _by_signature(head: bytes) -> str:
-    for signature, what in _SIGNATURES:
+def _describe_signature(head: bytes) -> str:
+    for signature, name in _SIGNATURES:
         if head.startswith(signature):
-            return what
+            return name
     printable = sum(byte >= 32 or byte in b"\t\n\r" for byte in head[:512])
     return "plain text" if printable >= 0.95 * len(head[:512]) else "binary data"
 
@@ -199,10 +203,10 @@ def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ..
         return tuple(entries)
     dates = [date(entry) or "" for entry in entries]
     order = sorted(range(len(entries)), key=dates.__getitem__, reverse=True)  # stable
-    kept = bytearray(len(entries))
-    for at in order[:MAX_ENTRIES]:
-        kept[at] = 1
-    return tuple(compress(entries, kept))
+    is_kept = bytearray(len(entries))
+    for index in order[:MAX_ENTRIES]:
+        is_kept[index] = 1
+    return tuple(compress(entries, is_kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,13 @@ class NotAFeed(Exception):
     """The body is neither a feed nor a page of links. The message is a sentence that names it."""
 
     @classmethod
-    def but(cls, what: str, content_type: str | None, wanted: str = "a feed") -> Self:
+    def of_format(
+        cls, format_name: str, content_type: str | None, expected: str = "a feed"
+    ) -> Self:
         """Return the error for a body that is something else: `an HTML page`, `a sitemap`."""
         served_as = (one_line(content_type) or "")[:80]
         served = f" (served as {served_as})" if served_as else ""
-        return cls(f"Not {wanted} but {what}{served}.")
+        return cls(f"Not {expected} but {format_name}{served}.")
 
 
 _PERIODS: Final = {
@@ -135,12 +137,12 @@ def document_keys(entries: Sequence[EntryKeys], answered_at: float) -> DocumentK
     repeated = frozenset(
         page for page, entries_of_page in titles.items() if len(entries_of_page) > 1
     )
-    judged = []
+    keys = []
     for entry in entries:
         if is_doubtful or entry.date in shared_dates:
             entry = entry._replace(date=None)  # noqa: PLW2901
-        judged.append(with_title_as_id(entry, repeated))
-    return DocumentKeys(tuple(judged), repeated, is_doubtful)
+        keys.append(with_title_as_id(entry, repeated))
+    return DocumentKeys(tuple(keys), repeated, is_doubtful)
 
 
 def _are_doubtful(dates: Collection[str], answered_at: float) -> bool:
@@ -217,11 +219,11 @@ def distinct_entries(entries: Sequence[EntryKeys]) -> list[int]:
 
     An entry without a date differs from no other of its title. So the entries with one count first.
     """
-    known = KnownEntries()
+    previous = KnownEntries()
     places = []
     for place in sorted(range(len(entries)), key=lambda place: entries[place].date is None):
-        if not known.has(entries[place]):
-            known.add(entries[place])
+        if not previous.has(entries[place]):
+            previous.add(entries[place])
             places.append(place)
     return sorted(places)
 
@@ -236,13 +238,13 @@ def is_damaged_copy(damaged: str, *, of: str) -> bool:
     places: defaultdict[str, int] = defaultdict(int)  # of each character, as the bits of a number
     for place, character in enumerate(of):
         places[character] |= 1 << place
-    ends = 1  # the lengths of the beginnings of `of` that match until now, as bits
+    matched_lengths = 1  # the lengths of the beginnings of `of` that match until now, as bits
     for character in damaged:
         if character == REPLACEMENT:
-            ends |= ends << 1
+            matched_lengths |= matched_lengths << 1
         else:
-            ends = (ends & places[character]) << 1
-    return bool(ends >> len(of) & 1)
+            matched_lengths = (matched_lengths & places[character]) << 1
+    return bool(matched_lengths >> len(of) & 1)
 
 
 def with_keys(
@@ -258,12 +260,12 @@ def with_keys(
     An index of pages, such as an llms.txt, has one entry for each URL. Its titles tell nothing
     apart, so there are no keys of titles.
     """
-    origin, host = canonical_url(source), host_of(source)
-    keyed = (_with_keys_of(entry, origin, host) for entry in entries)
+    source_url, host = canonical_url(source), host_of(source)
+    keyed = (_add_keys(entry, source_url, host) for entry in entries)
     return tuple(entry._replace(title_key=None) if is_index else entry for entry in keyed)
 
 
-def _with_keys_of(entry: FeedEntry, source: str, host: str) -> FeedEntry:
+def _add_keys(entry: FeedEntry, source: str, host: str) -> FeedEntry:
     page = canonical_url(entry.url) if entry.url else _page_without_link(entry, source)
     page_key = _sha256(page)
     key = _sha256(f"{page}\0{_opaque_id(entry.id, page)}") if entry.id else page_key

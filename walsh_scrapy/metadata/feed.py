@@ -34,7 +34,7 @@ from walsh_scrapy.metadata.dates import date_in_utc
 from walsh_scrapy.metadata.document import MAX_ENTRIES, format_of
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
-from walsh_scrapy.metadata.jsonfeed import read_json
+from walsh_scrapy.metadata.jsonfeed import parse_json_feed
 from walsh_scrapy.metadata.repair import WellFormed, well_formed
 from walsh_scrapy.metadata.text import (
     distinct_names,
@@ -68,12 +68,12 @@ def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) 
 
     Raises NotAFeed, and nothing else, if the body is not a feed.
     """
-    read = read_json if format_of(body, content_type) == "json" else _read_xml
-    feed = read(body, url=url, content_type=content_type)
+    parse = parse_json_feed if format_of(body, content_type) == "json" else _parse_xml
+    feed = parse(body, url=url, content_type=content_type)
     return replace(feed, entries=with_keys(feed.entries, source))
 
 
-def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
+def _parse_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     """Return the feed in an XML document, with entries that have no keys yet.
 
     Links are resolved only if the document has an `xml:base`, with `url` as the outermost base.
@@ -81,10 +81,10 @@ def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     """
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
     if format_of(body, content_type) != "xml":  # a charset such as EBCDIC makes other text of it
-        raise NotAFeed.but("text in an encoding that feeds do not have", content_type)
-    version, parser, repaired = _read(body, url if b"xml:base" in body else "")
+        raise NotAFeed.of_format("text in an encoding that feeds do not have", content_type)
+    version, parser, repaired = _parse_document(body, url if b"xml:base" in body else "")
     if not version:
-        raise NotAFeed.but("XML of another kind", content_type)
+        raise NotAFeed.of_format("XML of another kind", content_type)
     channel: Element = dict(parser.feeddata)  # everything outside the entries
     entries = _entries(version, channel, parser.entries, url)
     is_cut = repaired is not None and repaired.is_cut_in_entry
@@ -109,20 +109,20 @@ def _entries(
     version: str, channel: Element, elements: Sequence[Element], base: str
 ) -> tuple[FeedEntry, ...]:
     if version.startswith("atom"):
-        inherited = distinct_names(_people(channel))
-        return tuple(_atom_entry(dict(element), base, inherited) for element in elements)
+        feed_authors = distinct_names(_people(channel))
+        return tuple(_atom_entry(dict(element), base, feed_authors) for element in elements)
     site = _link(channel, base) or base
     return tuple(_rss_entry(dict(element), base, site) for element in elements)
 
 
-def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> FeedEntry:
+def _atom_entry(element: Element, base: str, feed_authors: tuple[str, ...]) -> FeedEntry:
     """Return an Atom entry (RFC 4287). Its id is a name and never used as a link.
 
     `inherited` are the authors of the feed. They count for an entry that has no authors, neither in
     itself nor in its `source` element (4.2.1).
     """
     source = element.get("source")
-    own = distinct_names(_people(element)) or (
+    authors = distinct_names(_people(element)) or (
         distinct_names(_people(source)) if isinstance(source, dict) else ()
     )
     return FeedEntry(
@@ -131,7 +131,7 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Feed
         id=one_line(element.get("id")),
         published=_date(element, "published") or _date(element, "created"),
         updated=_date(element, "updated"),
-        authors=own or inherited,
+        authors=authors or feed_authors,
         tags=distinct_tags(map(one_line, _terms(element))),
     )
 
@@ -264,29 +264,29 @@ _ENTRY_TAG: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
 _DATE_TAG: Final = re.compile(
     rb"<(?:[\w.-]+:)?(?:pubDate|published|updated|date)\b[^<>]*>([^<]{1,100})<"
 )
-_END: Final = 65_536  # bytes at the end of the document in which its last date is looked for
+_TAIL_BYTES: Final = 65_536  #: The last date of a document is looked for in these bytes at its end.
 
 
-def _read(body: bytes, base: str) -> tuple[str, _Parser, WellFormed | None]:
+def _parse_document(body: bytes, base: str) -> tuple[str, _FeedParser, WellFormed | None]:
     """Return feedparser's name of the format ("" for no feed), its parser, and the repairs.
 
     The third is None if the body is well-formed as it stands.
     """
-    first = _first_entry(body)
+    first_entry = _first_entry(body)
     version, data, entities = replace_doctype(body)
     repaired = None
     for _ in range(2):
         try:
-            parser = _Parser(base, None, "utf-8")
-            parser.first_entry, parser.is_repaired = first, repaired is not None
-            _parse(repaired.document if repaired else data, parser)
+            parser = _FeedParser(base, None, "utf-8")
+            parser.first_entry, parser.is_repaired = first_entry, repaired is not None
+            _run_parser(repaired.document if repaired else data, parser)
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - they raise any exception
             repaired = repaired or well_formed(data, entities)
         else:
             return version or parser.version, parser, repaired
-    return "", _Parser(base, None, "utf-8"), repaired
+    return "", _FeedParser(base, None, "utf-8"), repaired
 
 
 def _first_entry(body: bytes) -> int:
@@ -295,21 +295,25 @@ def _first_entry(body: bytes) -> int:
     That is 0 unless the document has too many and the newest are at its end, by its first date and
     its last.
     """
-    beyond = len(_ENTRY_TAG.findall(body)) - MAX_ENTRIES
-    if beyond <= 0:
+    excess = len(_ENTRY_TAG.findall(body)) - MAX_ENTRIES
+    if excess <= 0:
         return 0
-    opened = _ENTRY_TAG.search(body)
-    first = _DATE_TAG.search(body, opened.start() if opened else 0)
-    last = _DATE_TAG.findall(body, max(0, len(body) - _END))
-    rises = first is not None and bool(last) and _moment(first[1]) < _moment(last[-1])
-    return beyond if rises else 0
+    first_tag = _ENTRY_TAG.search(body)
+    first_date = _DATE_TAG.search(body, first_tag.start() if first_tag else 0)
+    last_dates = _DATE_TAG.findall(body, max(0, len(body) - _TAIL_BYTES))
+    is_oldest_first = (
+        first_date is not None
+        and bool(last_dates)
+        and _utc_date(first_date[1]) < _utc_date(last_dates[-1])
+    )
+    return excess if is_oldest_first else 0
 
 
-def _moment(date: bytes) -> str:
+def _utc_date(date: bytes) -> str:
     return date_in_utc(date.decode("utf-8", "replace")) or ""
 
 
-class _Reader(ExpatParser):
+class _WholeTextReader(ExpatParser):
     """Gives a text to its handler in one piece, and not in one piece for each entity in it."""
 
     def reset(self) -> None:
@@ -318,8 +322,8 @@ class _Reader(ExpatParser):
         self._parser.buffer_text = True  # type: ignore[attr-defined]
 
 
-def _parse(data: bytes, parser: _Parser) -> None:
-    reader = _Reader(namespaceHandling=1)  # no entities: see replace_doctype and below
+def _run_parser(data: bytes, parser: _FeedParser) -> None:
+    reader = _WholeTextReader(namespaceHandling=1)  # no entities: see replace_doctype and below
     reader.setFeature(feature_external_ges, False)
     reader.setContentHandler(parser)
     reader.setErrorHandler(parser)
@@ -329,18 +333,18 @@ def _parse(data: bytes, parser: _Parser) -> None:
     reader.parse(source)
 
 
-_ENTRY: Final = frozenset({"item", "entry"})
+_ENTRY_TAGS: Final = frozenset({"item", "entry"})
 #: Prefixes, as feedparser maps them, of the modules of which something is read.
 _MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "sy"})
 #: Elements of these that hold others of the same module.
-_GROUPS: Final = frozenset({"media:group", "media:content", "itunes:category"})
-_HOLDERS: Final = _ENTRY | {"source"}
+_GROUP_TAGS: Final = frozenset({"media:group", "media:content", "itunes:category"})
+_PARENT_TAGS: Final = _ENTRY_TAGS | {"source"}
 _NETSCAPE: Final = frozenset(
     {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
 )
 
 
-class _Parser(StrictFeedParser):  # type: ignore[misc]
+class _FeedParser(StrictFeedParser):  # type: ignore[misc]
     """Reads the metadata of a feed and its entries, and skips all else.
 
     An element counts only in its place: children of an element of another namespace are not those
@@ -368,14 +372,14 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     version: str
     uri = ""  #: the namespace of the element that begins, in lower case
     is_rss_link = False
-    unread = 0  #: open elements of the skipped element, itself included; else 0
-    is_skipping = False  #: True if feedparser does not see the element that is being skipped
+    skipped_depth = 0  #: open elements of the skipped element, itself included; else 0
+    is_hidden = False  #: True if feedparser does not see the element that is being skipped
 
     def __init__(self, base: str, language: str | None, encoding: str) -> None:
         super().__init__(base, language, encoding)
         self.document_url = base
         self.open: list[str] = []  #: the open elements that feedparser sees
-        self.own_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
+        self.feed_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
     def skips_entry(self) -> bool:
         """Count one more entry; return True if it is to be skipped (decision 34)."""
@@ -396,18 +400,20 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
         """Begin an element; `tag` has the prefix that feedparser uses for its namespace."""
-        if not self.is_own(tag) or (tag in _ENTRY and not self.inentry and self.skips_entry()):
-            self.unread, self.is_skipping = 1, True
+        if not self.is_part_of_feed(tag) or (
+            tag in _ENTRY_TAGS and not self.inentry and self.skips_entry()
+        ):
+            self.skipped_depth, self.is_hidden = 1, True
             return
         self.open.append(tag)
         super().unknown_starttag(tag, attrs)
 
-    def is_own(self, tag: str) -> bool:
+    def is_part_of_feed(self, tag: str) -> bool:
         """Return True if an element in this place is one of the feed or the entry itself."""
         if self.incontent:
-            return not (self.inentry and tag in _ENTRY)
+            return not (self.inentry and tag in _ENTRY_TAGS)
         if not self.open:
-            self.own_uris.add(self.uri)
+            self.feed_uris.add(self.uri)
             return True
         if self.is_repaired and self.entries_begun and not self.inentry and tag == "author":
             return False  # it fell out of an entry that ended too early; others would inherit it
@@ -417,14 +423,14 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         if not prefix and self._is_of_unknown_namespace(tag):
             return False
         if ":" in parent and len(self.open) > 1:
-            return parent in _GROUPS and parent.startswith(f"{prefix}:")
-        return not self.inentry or parent in _HOLDERS or (parent, tag) == ("author", "name")
+            return parent in _GROUP_TAGS and parent.startswith(f"{prefix}:")
+        return not self.inentry or parent in _PARENT_TAGS or (parent, tag) == ("author", "name")
 
     def _is_of_unknown_namespace(self, tag: str) -> bool:
-        if not self.uri or self.uri in self._matchnamespaces or self.uri in self.own_uris:
+        if not self.uri or self.uri in self._matchnamespaces or self.uri in self.feed_uris:
             return False
         if tag in ("channel", "item"):  # a feed whose namespace is not quite that of its format
-            self.own_uris.add(self.uri)
+            self.feed_uris.add(self.uri)
             return False
         return "backend.userland.com/rss" not in self.uri
 
@@ -441,7 +447,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         self.contentparams = dict(self.contentparams)
         # Only in entries: an element that contains entries, such as `body`, is not their content.
         if self.inentry and tag != "title" and not _is_data(str(self.contentparams["type"])):
-            self.unread = 1
+            self.skipped_depth = 1
 
     def _sync_author_detail(self, key: str = "author") -> None:
         # feedparser's search for an address is slow and cuts `.example` down to `.exam`. The whole
@@ -494,32 +500,32 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
 
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
         """Begin the scope of a prefix."""
-        if not self.unread:
+        if not self.skipped_depth:
             super().startPrefixMapping(prefix, uri)
 
     def startElementNS(  # noqa: N802
         self, name: tuple[str | None, str], qname: object, attrs: Sized
     ) -> None:
         """Begin an element."""
-        if self.unread:
-            self.unread += 1
+        if self.skipped_depth:
+            self.skipped_depth += 1
             return
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 
     def characters(self, text: str) -> None:
         """Take a piece of text."""
-        if not self.unread:
+        if not self.skipped_depth:
             self.handle_data(text)
 
     def endElementNS(self, name: object, qname: object) -> None:  # noqa: N802
         """End an element."""
-        if self.unread:
-            self.unread -= 1
-        if self.unread:
+        if self.skipped_depth:
+            self.skipped_depth -= 1
+        if self.skipped_depth:
             return
-        if self.is_skipping:
-            self.is_skipping = False
+        if self.is_hidden:
+            self.is_hidden = False
         else:
             self.open.pop()
             super().endElementNS(name, qname)

@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_WANTED: Final = "a page of links in markdown"
+_EXPECTED: Final = "a page of links in markdown"
 _MAX_URL_CHARACTERS: Final = 4096  # as in the item schema; longer links are left out, never cut
 _MAX_NOTE_CHARACTERS: Final = 500  # three lines on a screen; longer ones are cut
 
 _WORD: Final = re.compile(r"\w")
 _SEPARATOR: Final = re.compile(r"\s*(?:[:\uff1a|→\u2010-\u2015\u2212]|-+\s)")
-_LEADING: Final = re.compile(r"[\s:\uff1a|→\u2010-\u2015\u2212,;-]+")
+_LEADING_SEPARATORS: Final = re.compile(r"[\s:\uff1a|→\u2010-\u2015\u2212,;-]+")
 
 _MAX_FRONT_MATTER_CHARACTERS: Final = 65_536  # characters in which it must end
 _FRONT_MATTER: Final = re.compile(
@@ -78,22 +78,24 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     heading, or has more than `MAX_LINKS` links.
     """
     text = re.sub("\r\n?", "\n", to_utf8(body, content_type).decode())
-    what = _other_than_markdown(text)
-    if what is not None:
-        raise NotAFeed.but(what, content_type, _WANTED)
+    other_format = _other_format(text)
+    if other_format is not None:
+        raise NotAFeed.of_format(other_format, content_type, _EXPECTED)
     front_matter = _FRONT_MATTER.match(text, 0, _MAX_FRONT_MATTER_CHARACTERS)
     page = list(_paragraphs(text[front_matter.end() :] if front_matter else text))
     entries = _one_per_page(_entries(page, url))
     if len(entries) > MAX_LINKS:
-        raise NotAFeed.but(f"markdown of more than {MAX_LINKS} links", content_type, _WANTED)
-    if not entries and not any(paragraph.within[0] in _HEADINGS for paragraph in page):
-        raise NotAFeed.but("plain text without a link", content_type, _WANTED)
+        raise NotAFeed.of_format(
+            f"markdown of more than {MAX_LINKS} links", content_type, _EXPECTED
+        )
+    if not entries and not any(paragraph.tags[0] in _HEADINGS for paragraph in page):
+        raise NotAFeed.of_format("plain text without a link", content_type, _EXPECTED)
     keyed = with_keys(entries, source, is_index=True)
     return Feed(title=_title(page), language=None, entries=keyed, format="markdown")
 
 
 def _title(page: Sequence[_Paragraph]) -> str | None:
-    headings = (_heading(token) for token in page if token.within[0] == "h1")
+    headings = (_heading(token) for token in page if token.tags[0] == "h1")
     return next((heading for heading in headings if heading), None)
 
 
@@ -101,9 +103,9 @@ def _entries(page: Sequence[_Paragraph], base: str) -> Iterator[FeedEntry]:
     has_title = False
     section: str | None = None
     for paragraph in page:
-        if paragraph.within[0] in _HEADINGS:
+        if paragraph.tags[0] in _HEADINGS:
             section = _heading(paragraph)
-            if section and paragraph.within[0] == "h1" and not has_title:
+            if section and paragraph.tags[0] == "h1" and not has_title:
                 section, has_title = None, True
             section = without_addresses(section)
         link_with_note, note = _note(paragraph)
@@ -148,15 +150,15 @@ def _link_url(href: str | None, base: str) -> str | None:
 def _note(paragraph: _Paragraph) -> tuple[_Span | None, str | None]:
     """Return the link of a list item that has a note, and the note; None for both without one."""
     spans = paragraph.spans
-    if paragraph.within[-2:] != ("li", "p"):
+    if paragraph.tags[-2:] != ("li", "p"):
         return None, None
-    for at in range(1, len(spans), 2):
-        after = spans[at + 1].text
-        alone = len(spans) == 3 and not _WORD.search(spans[0].text)
-        if _WORD.search(after) and (alone or _SEPARATOR.match(after)):
-            text = "".join(span.text for span in spans[at + 1 :])
-            note = shorten(_LEADING.sub("", text, count=1), _MAX_NOTE_CHARACTERS)
-            return spans[at], without_addresses(note)
+    for index in range(1, len(spans), 2):
+        after = spans[index + 1].text
+        is_only_link = len(spans) == 3 and not _WORD.search(spans[0].text)
+        if _WORD.search(after) and (is_only_link or _SEPARATOR.match(after)):
+            text = "".join(span.text for span in spans[index + 1 :])
+            note = shorten(_LEADING_SEPARATORS.sub("", text, count=1), _MAX_NOTE_CHARACTERS)
+            return spans[index], without_addresses(note)
     return None, None
 
 
@@ -170,7 +172,7 @@ def _name(text: str) -> str | None:
     return None if name and is_web_url(name) and " " not in name else name
 
 
-_HEAD: Final = 4096  # characters in which the format must show
+_HEAD_CHARACTERS: Final = 4096  # characters in which the format must show
 _COMMENTS: Final = re.compile(r"(?>\s++|<!--.*?-->)*+", re.DOTALL)
 _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 _JSON: Final = re.compile(r"\{\s*[\"}]|\[\s*\{")
@@ -181,13 +183,13 @@ _HTML_TAG: Final = re.compile(r"</?[a-z][\w-]*[\s/>]|<!(?!--)", re.IGNORECASE)
 _MARKDOWN: Final = re.compile(r"^ {0,3}(?:#{1,6}[ \t]|```|~~~)|\]\(", re.MULTILINE)
 
 
-def _other_than_markdown(text: str) -> str | None:
+def _other_format(text: str) -> str | None:
     """Return the name of a body that is not markdown, such as `JSON`; None if it may be markdown.
 
     The text decides, because an llms.txt is served with any media type.
     """
     start = _COMMENTS.match(text)
-    head = text[start.end() if start else 0 :][:_HEAD]
+    head = text[start.end() if start else 0 :][:_HEAD_CHARACTERS]
     if not text.strip():
         return "an empty body"
     if head.startswith("%PDF-") or len(_CONTROL.findall(head)) > 3 + len(head) / 50:
@@ -205,8 +207,8 @@ def _other_than_markdown(text: str) -> str | None:
 
 
 # Each level of a list or a quote reads its lines again.
-_NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
-_QUOTES: Final = 10  # levels of quotes; deeper ones are text
+_MAX_NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
+_MAX_QUOTES: Final = 10  # levels of quotes; deeper ones are text
 
 _BARE_START: Final = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
 # A bare URL ends at a bracket, a quotation mark, the end of a cell or Chinese punctuation.
@@ -233,7 +235,7 @@ logging.getLogger("markdown_it").setLevel(logging.INFO)
 
 def _quote_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:
     """Read a quote, if it is in fewer than ten others."""
-    return state.level < _QUOTES and blockquote(state, line, end, silent)
+    return state.level < _MAX_QUOTES and blockquote(state, line, end, silent)
 
 
 def _html_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:
@@ -247,10 +249,12 @@ def _html_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:
 
 def _last_position(state: StateBlock, closing: re.Pattern[str]) -> int:
     """Return the last position of an end mark in the document, -1 if none; searched only once."""
-    last = state.env.setdefault("walsh end marks", {})
-    if closing not in last:
-        last[closing] = max((match.start() for match in closing.finditer(state.src)), default=-1)
-    return int(last[closing])
+    positions = state.env.setdefault("walsh end marks", {})
+    if closing not in positions:
+        positions[closing] = max(
+            (match.start() for match in closing.finditer(state.src)), default=-1
+        )
+    return int(positions[closing])
 
 
 def _image(state: StateInline, silent: bool) -> bool:
@@ -258,9 +262,9 @@ def _image(state: StateInline, silent: bool) -> bool:
     if state.env.get("walsh image"):
         return False
     state.env["walsh image"] = True
-    found = image(state, silent)
+    is_image = image(state, silent)
     state.env["walsh image"] = False
-    return found
+    return is_image
 
 
 def _bare_url(state: StateInline, silent: bool) -> bool:
@@ -282,9 +286,9 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
 
 def _trim(url: str) -> str:
     """Return the URL without punctuation and brackets at its end that belong to the sentence."""
-    end, spare = len(url), url.count(")") - url.count("(")
-    while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == ")" and spare > 0)):
-        spare -= url[end - 1] == ")"
+    end, surplus = len(url), url.count(")") - url.count("(")
+    while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == ")" and surplus > 0)):
+        surplus -= url[end - 1] == ")"
         end -= 1
     return url[:end]
 
@@ -299,8 +303,8 @@ class _Markdown(MarkdownIt):
         return True
 
 
-def _parser() -> MarkdownIt:
-    parser = _Markdown("commonmark", {"maxNesting": _NESTING})
+def _build_parser() -> MarkdownIt:
+    parser = _Markdown("commonmark", {"maxNesting": _MAX_NESTING})
     parser.core.ruler.enableOnly(["normalize", "block"])
     interrupted = ["paragraph", "reference", "blockquote"]  # by a block of HTML or a quote
     parser.block.ruler.at("html_block", _html_block, {"alt": interrupted})
@@ -308,19 +312,21 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.after("text", "bare", _bare_url)
     parser.inline.ruler.at("image", _image)
     # An image that is none is tried as a link, from the same place: its URL is read only once.
-    read_once = lru_cache(maxsize=4)(helpers.parseLinkDestination)
-    parser.helpers = SimpleNamespace(**vars(helpers) | {"parseLinkDestination": read_once})  # type: ignore[assignment]
+    parse_destination = lru_cache(maxsize=4)(helpers.parseLinkDestination)
+    parser.helpers = SimpleNamespace(**vars(helpers) | {"parseLinkDestination": parse_destination})  # type: ignore[assignment]
     return parser
 
 
 #: `parse` reads the blocks of a document, `inline.parse` the text of a block.
-_PARSER: Final = _parser()
+_PARSER: Final = _build_parser()
 
 
 MAX_LINKS: Final = 15_000
-_PIECE: Final = 65_536  # characters of a paragraph that are parsed at once
+_PIECE_CHARACTERS: Final = 65_536  # characters of a paragraph that are parsed at once
 
-_PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\n|\Z)|.{{1,{_PIECE}}}", re.DOTALL)
+_PIECES: Final = re.compile(
+    rf".{{1,{_PIECE_CHARACTERS}}}(?:\n|\Z)|.{{1,{_PIECE_CHARACTERS}}}", re.DOTALL
+)
 _MAY_LINK: Final = re.compile(r"\]|://|<[a-z]", re.IGNORECASE)
 _BREAK: Final = re.compile(r"<br\b", re.IGNORECASE)
 
@@ -343,7 +349,7 @@ class _Span:
 class _Paragraph:
     """A paragraph or a heading."""
 
-    within: tuple[str, ...]  #: HTML names, the outermost first: `("ul", "li", "p")` or `("h2",)`
+    tags: tuple[str, ...]  #: HTML names, the outermost first: `("ul", "li", "p")` or `("h2",)`
     spans: Sequence[_Span]  #: text and links alternate; the first and the last are text
 
 
@@ -353,17 +359,17 @@ def _paragraphs(text: str) -> Iterator[_Paragraph]:
     A very long paragraph comes in pieces, cut between its lines.
     """
     definitions: dict[str, object] = {}  # filled by markdown-it: `[a]: https://...`
-    within: list[str] = []
+    tags: list[str] = []
     for token in _PARSER.parse(text, definitions):
         if token.nesting == 1:
-            within.append(token.tag)
+            tags.append(token.tag)
         elif token.nesting == -1:
-            within.pop()
+            tags.pop()
         elif token.type == "inline":
             for piece in _PIECES.findall(token.content) or [""]:
-                if within[0] in _HEADINGS or _MAY_LINK.search(piece):
+                if tags[0] in _HEADINGS or _MAY_LINK.search(piece):
                     spans = _spans(_PARSER.inline.parse(piece, _PARSER, definitions, []))
-                    yield _Paragraph(tuple(within), spans)
+                    yield _Paragraph(tuple(tags), spans)
 
 
 def _spans(tokens: Sequence[Token]) -> list[_Span]:

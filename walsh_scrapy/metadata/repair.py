@@ -36,12 +36,12 @@ _REFERENCES: Final = re.compile(rb"(?:&#(?:x0*[0-9a-fA-F]{1,8}|0*[0-9]{1,8});)+"
 _AMPERSAND: Final = re.compile(rb"&(?!(?:\w+|#[0-9]{1,7});)")
 _NAMED: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)(\w+);")
 _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
-_UNKNOWN: Final = "\ufffd"
+_REPLACEMENT: Final = "\ufffd"
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 _NO_CHARACTER: Final = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
 _ENTRIES: Final = frozenset({b"item", b"entry"})
-_OUTER: Final = FEED_ROOTS | {b"channel"}
-_HOLD_ENTRIES: Final = _OUTER | _ENTRIES
+_CONTAINERS: Final = FEED_ROOTS | {b"channel"}
+_ENTRIES_AND_CONTAINERS: Final = _CONTAINERS | _ENTRIES
 _NAMESPACES: Final = {
     prefix.encode(): uri.encode() for uri, prefix in _FeedParserMixin.namespaces.items() if prefix
 }
@@ -62,10 +62,10 @@ class _Element:
 
     name: bytes
     key: bytes  #: the name as published, in lower case
-    at: int  #: the place of its start tag among the pieces
+    piece: int  #: the place of its start tag among the pieces
     is_entry: bool
-    is_outer: bool  #: the root or the channel
-    next: int | None = None  #: the place of the tag before which it ends if it has no end tag
+    is_container: bool  #: the root or the channel
+    ends_before: int | None = None  #: the place of the tag before which it ends without an end tag
 
 
 def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
@@ -73,9 +73,9 @@ def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
     repair = _Repair(entities)
     for token in _TOKEN.finditer(_NO_CHARACTER.sub(b"", body.translate(None, _CONTROLS))):
         if token.lastgroup == "rest":
-            repair.tag(token["name"], token["rest"], is_end=bool(token["end"]))
+            repair.add_tag(token["name"], token["rest"], is_end=bool(token["end"]))
         elif token.lastgroup == "text" and repair.stack:
-            repair.pieces.append(repair.text(token[0]))
+            repair.pieces.append(repair.escape(token[0]))
         elif token.lastgroup == "quoted" and repair.stack:
             repair.pieces.append(_without_markup(token["quoted"].replace(b"&", b"&amp;")))
     return repair.finish()
@@ -85,7 +85,7 @@ class _Repair:
     """The pieces of the document that is being repaired."""
 
     def __init__(self, entities: dict[str, str]) -> None:
-        self.entities = dict(filter(None, map(_declarable, entities.items())))
+        self.entities = dict(filter(None, map(_valid_entity, entities.items())))
         self.pieces: list[bytes] = []
         self.stack: list[_Element] = []
         self.entries: list[int] = []  #: the places of entries in the stack
@@ -95,18 +95,18 @@ class _Repair:
         self.prefixes: dict[bytes, None] = {}
         self.is_complete = False
 
-    def tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
+    def add_tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
         """Take a tag."""
         if self.stack:
             top = self.stack[-1]
-            if top.next is None and not top.is_entry and not top.is_outer:
-                top.next = len(self.pieces)
+            if top.ends_before is None and not top.is_entry and not top.is_container:
+                top.ends_before = len(self.pieces)
         if not is_end:
-            self._start(name, rest)
+            self._add_start_tag(name, rest)
         elif self.stack:
-            self._end(name.lower())
+            self._add_end_tag(name.lower())
 
-    def text(self, raw: bytes) -> bytes:
+    def escape(self, raw: bytes) -> bytes:
         """Return text, or the value of an attribute, with references for the markup of XML."""
         if b"&" in raw:
             raw = _AMPERSAND.sub(b"&amp;", _REFERENCES.sub(_valid_references, raw))
@@ -117,13 +117,13 @@ class _Repair:
         """Return the document."""
         if not self.stack:
             return WellFormed(b"", is_cut_in_entry=False, is_complete=False)
-        is_cut = any(self.stack[place].next is None for place in self.entries)
+        is_cut = any(self.stack[place].ends_before is None for place in self.entries)
         top = self.stack[-1]
-        if top.next is None and not top.is_entry and not top.is_outer:
-            self.pieces[top.at :] = [b""]  # its text may be cut off: half a link is another link
+        if top.ends_before is None and not top.is_entry and not top.is_container:
+            self.pieces[top.piece :] = [b""]  # half a link would be another link
             self._pop()
         while len(self.stack) > 1:
-            self._leave()
+            self._close_innermost()
         root = self.stack[0]
         declared = {
             b"xmlns:" + prefix: _NAMESPACES.get(prefix.lower(), prefix) for prefix in self.prefixes
@@ -140,7 +140,7 @@ class _Repair:
         declared = "".join(f'<!ENTITY {name} "{text}">' for name, text in self.entities.items())
         return f"<!DOCTYPE feed [{declared}]>".encode() if declared else b""
 
-    def _start(self, name: bytes, rest: bytes) -> None:
+    def _add_start_tag(self, name: bytes, rest: bytes) -> None:
         key = name.lower()
         local = key.rpartition(b":")[2]
         if not self.stack and local not in FEED_ROOTS:
@@ -148,9 +148,9 @@ class _Repair:
         is_entry = local in _ENTRIES
         if is_entry and self.entries:
             outer = self.stack[self.entries[-1]]
-            if outer.next is None:
-                outer.next = len(self.pieces)
-        name, attributes = self._named(name), self._attributes(rest)
+            if outer.ends_before is None:
+                outer.ends_before = len(self.pieces)
+        name, attributes = self._valid_name(name), self._attributes(rest)
         is_empty = rest.endswith(b"/")
         if not self.stack:
             self.root_attributes = attributes
@@ -158,22 +158,24 @@ class _Repair:
         elif is_empty:
             self.pieces.append(_start_tag(name, attributes, b"/>"))
             return
-        place, at = len(self.stack), len(self.pieces)
-        is_outer = local in _OUTER and not self.entries
-        self.stack.append(_Element(name, key, at, is_entry, is_outer))
+        place, piece = len(self.stack), len(self.pieces)
+        is_container = local in _CONTAINERS and not self.entries
+        self.stack.append(_Element(name, key, piece, is_entry, is_container))
         self.opened.setdefault(key, []).append(place)
         if is_entry:
             self.entries.append(place)
         self.pieces.append(_start_tag(name, attributes))
 
-    def _end(self, key: bytes) -> None:
+    def _add_end_tag(self, key: bytes) -> None:
         places = self.opened.get(key)
         innermost = self.entries[-1] if self.entries else 0
-        if not places or (places[-1] < innermost and key.rpartition(b":")[2] not in _HOLD_ENTRIES):
+        if not places or (
+            places[-1] < innermost and key.rpartition(b":")[2] not in _ENTRIES_AND_CONTAINERS
+        ):
             self.pieces.append(b"")  # where `tag` found that an element may end
             return
         while len(self.stack) > places[-1] + 1:
-            self._leave()
+            self._close_innermost()
         if places[-1] == 0:
             self.is_complete = True
             self.pieces.append(b"")  # the root ends with the document, because more may follow
@@ -181,20 +183,20 @@ class _Repair:
         element = self._pop()
         self.pieces.append(b"</%b>" % element.name)
         is_rss = self.stack[0].key.endswith(b"rss")
-        self.is_complete = self.is_complete or (is_rss and element.is_outer)
+        self.is_complete = self.is_complete or (is_rss and element.is_container)
         if self.entries:
             outer = self.stack[self.entries[-1]]
-            if outer.next is not None and outer.next > element.at:
-                outer.next = None  # the element there is inside another one
+            if outer.ends_before is not None and outer.ends_before > element.piece:
+                outer.ends_before = None  # the element there is inside another one
 
-    def _leave(self) -> None:
+    def _close_innermost(self) -> None:
         """End the innermost element, which has no end tag."""
         element = self._pop()
         end = b"</%b>" % element.name
-        if element.next is None:
+        if element.ends_before is None:
             self.pieces.append(end)
         else:
-            self.ends.setdefault(element.next, []).append(end)
+            self.ends.setdefault(element.ends_before, []).append(end)
 
     def _pop(self) -> _Element:
         element = self.stack.pop()
@@ -203,12 +205,12 @@ class _Repair:
             self.entries.pop()
         return element
 
-    def _named(self, name: bytes) -> bytes:
+    def _valid_name(self, name: bytes) -> bytes:
         """Return the name of an element; `_` for one that XML may not have."""
-        found = _NAME.fullmatch(name)
-        if found is None or found[1] == b"xmlns":
+        match = _NAME.fullmatch(name)
+        if match is None or match[1] == b"xmlns":
             return b"_"
-        self._use(found[1])
+        self._declare_prefix(match[1])
         return name
 
     def _attributes(self, rest: bytes) -> dict[bytes, bytes]:
@@ -216,11 +218,11 @@ class _Repair:
         attributes: dict[bytes, bytes] = {}
         qualified: set[bytes] = set()  # two prefixes may be of one namespace
         for name, *values in _ATTRIBUTE.findall(rest):
-            value = self.text(b"".join(values)).replace(b'"', b"&quot;")
-            found = _NAME.fullmatch(name)
-            if found is None or name in attributes:
+            value = self.escape(b"".join(values)).replace(b'"', b"&quot;")
+            match = _NAME.fullmatch(name)
+            if match is None or name in attributes:
                 continue
-            prefix, local = found.groups()
+            prefix, local = match.groups()
             if b"xmlns" in (prefix, name):
                 value = b"".join(value.split())
                 if not _is_declarable(prefix and local, value):
@@ -229,21 +231,21 @@ class _Repair:
                 if local in qualified:
                     continue
                 qualified.add(local)
-                self._use(prefix)
+                self._declare_prefix(prefix)
             attributes[name] = value
         return attributes
 
-    def _use(self, prefix: bytes | None) -> None:
+    def _declare_prefix(self, prefix: bytes | None) -> None:
         if prefix and prefix != b"xml":
             self.prefixes[prefix] = None
 
-    def _reference(self, found: re.Match[bytes]) -> bytes:
-        name = found[1].decode()
+    def _reference(self, match: re.Match[bytes]) -> bytes:
+        name = match[1].decode()
         if name in self.entities:
-            return found[0]
+            return match[0]
         if text := html5.get(f"{name};"):
             return b"".join(b"&#%d;" % ord(character) for character in text)
-        return b"&amp;" + found[0][1:]
+        return b"&amp;" + match[0][1:]
 
 
 def _start_tag(name: bytes, attributes: dict[bytes, bytes], end: bytes = b">") -> bytes:
@@ -262,11 +264,11 @@ def _without_markup(text: bytes) -> bytes:
 def _valid_references(run: re.Match[bytes]) -> bytes:
     """Return references of characters that XML has; a surrogate pair becomes one character."""
     codes = (int(hexa, 16) if hexa else int(digits) for hexa, digits in _REFERENCE.findall(run[0]))
-    wide = "".join(chr(code) if code <= 0x10FFFF else _UNKNOWN for code in codes)
-    whole = wide.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    with_surrogates = "".join(chr(code) if code <= 0x10FFFF else _REPLACEMENT for code in codes)
+    characters = with_surrogates.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = (
-        char if (char >= " " or char in "\t\n\r") and char not in "\ufffe\uffff" else _UNKNOWN
-        for char in whole
+        char if (char >= " " or char in "\t\n\r") and char not in "\ufffe\uffff" else _REPLACEMENT
+        for char in characters
     )
     return b"".join(b"&#%d;" % ord(char) for char in text)
 
@@ -278,7 +280,7 @@ def _is_declarable(prefix: bytes | None, uri: bytes) -> bool:
     return prefix is None or (bool(uri) and prefix not in (b"xml", b"xmlns"))
 
 
-def _declarable(entity: tuple[str, str]) -> tuple[str, str] | None:
+def _valid_entity(entity: tuple[str, str]) -> tuple[str, str] | None:
     """Return an entity of the DOCTYPE whose text is text; None for any other."""
     name, text = entity
     if text.startswith("&"):

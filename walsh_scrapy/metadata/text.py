@@ -30,7 +30,7 @@ _UNWRITABLE: Final = re.compile(
 )
 # A comment or script without an end extends to the end of the text. So each character is read once,
 # and the time is linear, even for hostile text.
-_HIDDEN: Final = re.compile(
+_COMMENT_OR_SCRIPT: Final = re.compile(
     r"<!--(?:.*?-->|.*)|<(script|style)\b(?:.*?</\1\s*>|.*)", re.DOTALL | re.IGNORECASE
 )
 _BREAK: Final = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
@@ -65,18 +65,18 @@ def from_html(markup: object) -> str | None:
     if not isinstance(markup, str):
         return None
     if "<" in markup:
-        markup = _TAG.sub("", _BREAK.sub(" ", _HIDDEN.sub("", markup)))
+        markup = _TAG.sub("", _BREAK.sub(" ", _COMMENT_OR_SCRIPT.sub("", markup)))
     return one_line(without_references(markup) if "&" in markup else markup)
 
 
-def shorten(text: object, most: int) -> str | None:
+def shorten(text: object, max_characters: int) -> str | None:
     """Return the text on one line, cut after a word if it has more than `most` characters."""
     line = one_line(text)
-    if line is None or len(line) <= most:
+    if line is None or len(line) <= max_characters:
         return line
-    words = line[:most].rpartition(" ")[0]
-    if len(words) < most // 2:  # few spaces, as in Chinese
-        words = line[: most - 1]
+    words = line[:max_characters].rpartition(" ")[0]
+    if len(words) < max_characters // 2:  # few spaces, as in Chinese
+        words = line[: max_characters - 1]
     return f"{words}…"
 
 
@@ -96,9 +96,9 @@ def distinct_tags(texts: Iterable[str | None]) -> tuple[str, ...]:
     return _distinct(map(without_addresses, short), MAX_TAG_CHARACTERS)
 
 
-def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
-    kept = dict.fromkeys(text for text in texts if text and len(text) <= longest)
-    return tuple(kept)[:MAX_NAMES]
+def _distinct(texts: Iterable[str | None], max_characters: int) -> tuple[str, ...]:
+    distinct = dict.fromkeys(text for text in texts if text and len(text) <= max_characters)
+    return tuple(distinct)[:MAX_NAMES]
 
 
 def without_addresses(text: str | None) -> str | None:
@@ -135,11 +135,13 @@ def language_tag(text: object) -> str | None:
 
 
 # Most links: nothing in them must be resolved, encoded or removed.
-_PLAIN: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII)
+_PLAIN_URL: Final = re.compile(
+    r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII
+)
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a user name and a password are not kept
 # Spaces, and marks that show a URL in another order than it has.
-_ENCODED: Final = re.compile(rf"[\s{DIRECTION_MARKS}]")
+_TO_ENCODE: Final = re.compile(rf"[\s{DIRECTION_MARKS}]")
 _NOT_IN_URLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -156,7 +158,7 @@ def web_url(link: object, base: str) -> str | None:
     """
     if not isinstance(link, str):
         return None
-    if _PLAIN.fullmatch(link):
+    if _PLAIN_URL.fullmatch(link):
         return link
     link = _NOT_IN_URLS.sub("", link).strip()
     if not link:
@@ -168,5 +170,5 @@ def web_url(link: object, base: str) -> str | None:
         return None
     if not host:
         return None
-    scheme, _, rest = _ENCODED.sub(lambda found: quote(found[0]), url).partition(":")
+    scheme, _, rest = _TO_ENCODE.sub(lambda match: quote(match[0]), url).partition(":")
     return f"{scheme.lower()}:{_USER_INFO.sub('//', rest, count=1)}"

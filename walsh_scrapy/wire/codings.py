@@ -27,7 +27,7 @@ class Unpacked(NamedTuple):
     is_complete: bool  #: False if it was damaged or cut off before its end
 
 
-def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
+def unpack(body: bytes, codings: Sequence[bytes], max_bytes: int) -> Unpacked:
     """Return the first ``most`` bytes of a body; its inner layers are unpacked little further.
 
     ``codings`` are of ``KNOWN``, the outermost first. The bytes before an error count. Raises one
@@ -35,22 +35,22 @@ def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
     """
     is_complete = True
     for number, coding in enumerate(codings, 1):
-        enough = most if number == len(codings) else 2 * most  # packed bytes may be more
-        found = bytearray()
+        limit = max_bytes if number == len(codings) else 2 * max_bytes  # packed bytes may be more
+        content = bytearray()
         try:
-            for chunk in _inflated(body, _window(body, coding)):
-                found += chunk
-                if len(found) > enough:
+            for chunk in _inflate(body, _window_bits(body, coding)):
+                content += chunk
+                if len(content) > limit:
                     break
         except CODING_ERRORS:
-            if body and not found:
+            if body and not content:
                 raise
             is_complete = False
-        body = bytes(found)
-    return Unpacked(body[:most], is_complete)
+        body = bytes(content)
+    return Unpacked(body[:max_bytes], is_complete)
 
 
-def _window(body: bytes, coding: bytes) -> int:
+def _window_bits(body: bytes, coding: bytes) -> int:
     """Return how `zlib` names the format of a body; deflate comes without its header, too."""
     if coding != b"deflate":
         return zlib.MAX_WBITS | 16
@@ -61,24 +61,26 @@ def _window(body: bytes, coding: bytes) -> int:
     return zlib.MAX_WBITS
 
 
-def _inflated(body: bytes, window: int) -> Iterator[bytes]:
+def _inflate(body: bytes, window_bits: int) -> Iterator[bytes]:
     """Yield the content of a body, in pieces: gzip may have several members (RFC 1952 2.2).
 
     Zeros between them, and anything but a member after them, are passed over.
     """
-    at = 0
+    position = 0
     for _ in range(MAX_PARTS):
-        stream = zlib.decompressobj(window)
+        stream = zlib.decompressobj(window_bits)
         while not stream.eof:
             piece = stream.unconsumed_tail
             if not piece:
-                piece = body[at : at + _CHUNK]
-                at += len(piece)
+                piece = body[position : position + _CHUNK]
+                position += len(piece)
             chunk = stream.decompress(piece, _CHUNK)
             if not (piece or chunk or stream.eof):
                 raise EOFError("its end is missing")
             yield chunk
-        at = cast("re.Match[bytes]", _ZEROS.match(body, at - len(stream.unused_data))).end()
-        if not body.startswith(GZIP, at):
+        position = cast(
+            "re.Match[bytes]", _ZEROS.match(body, position - len(stream.unused_data))
+        ).end()
+        if not body.startswith(GZIP, position):
             return
     raise EOFError(f"more than {MAX_PARTS} parts")

@@ -29,10 +29,10 @@ MAX_HEAD_BYTES: Final = 128 * 1024
 MAX_HEAD_LINES: Final = 500
 
 _TOO_LONG: Final = f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
-_END: Final = re.compile(rb"\r?\n\r?\n")
+_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field as h11 takes it, or the continuation of one.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
-_SAYS_NOTHING: Final = re.compile(
+_NO_FRAMING: Final = re.compile(
     rb"(?:content-length:|transfer-encoding:[ \t]*identity)[ \t]*", re.IGNORECASE
 )
 _CHUNKED: Final = re.compile(
@@ -46,8 +46,8 @@ class HttpExchange:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MAX_HEAD_BYTES)
-        self._since: float | None = None  # the time of its first byte
-        self._came = 0
+        self._measured_since: float | None = None  # the time of its first byte
+        self._measured_bytes = 0
 
     @property
     def is_reusable(self) -> bool:
@@ -79,17 +79,17 @@ class HttpExchange:
         """
         data, size = bytearray(), 0  # size: of all heads so far
         while True:
-            seen = 0
-            while (end := _END.search(data, seen)) is None:
+            search_from = 0
+            while (end := _HEAD_END.search(data, search_from)) is None:
                 _check_size(size + len(data))
-                seen = max(0, len(data) - 3)  # the end may begin up to three bytes before a piece
+                search_from = max(0, len(data) - 3)  # a piece may begin within the end
                 piece = await self._receive()
                 if not piece:
                     raise DownloadFailedError("the server closed the connection without a response")
                 data += piece
             size += end.end()
             _check_size(size)
-            event = self._parsed(_readable(bytes(data[: end.start()])))
+            event = self._parse_head(_without_invalid_lines(bytes(data[: end.start()])))
             del data[: end.end()]
             if isinstance(event, h11.Response):
                 if data:
@@ -120,24 +120,24 @@ class HttpExchange:
     async def _receive(self) -> bytes:
         """Return the next bytes; raise TooSlow if too few came lately. The first may take long."""
         clock = asyncio.get_running_loop().time
-        if self._since is None:
+        if self._measured_since is None:
             piece = await self._stream.receive()
-            self._since = clock()
+            self._measured_since = clock()
             return piece
         try:
-            async with limit(self._since + SLOW_SECONDS - clock()):
+            async with limit(self._measured_since + SLOW_SECONDS - clock()):
                 piece = await self._stream.receive()
         except TimeoutError as error:
             if error.errno is not None:  # the system's
                 raise
             rate = f"less than {MIN_BYTES_PER_SECOND} bytes per second came for {SLOW_SECONDS:g} s"
             raise TooSlow(rate) from error
-        self._came += len(piece)
-        if self._came >= MIN_BYTES_PER_SECOND * SLOW_SECONDS:
-            self._since, self._came = clock(), 0
+        self._measured_bytes += len(piece)
+        if self._measured_bytes >= MIN_BYTES_PER_SECOND * SLOW_SECONDS:
+            self._measured_since, self._measured_bytes = clock(), 0
         return piece
 
-    def _parsed(self, head: bytes) -> h11.Response | h11.InformationalResponse:
+    def _parse_head(self, head: bytes) -> h11.Response | h11.InformationalResponse:
         try:
             self._http.receive_data(head)
             event = self._http.next_event()
@@ -153,7 +153,7 @@ def _check_size(size: int) -> None:
         raise DownloadFailedError(_TOO_LONG)
 
 
-def _readable(head: bytes) -> bytes:
+def _without_invalid_lines(head: bytes) -> bytes:
     """Return a head without the lines that are not fields. Raises DownloadFailedError.
 
     Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
@@ -165,20 +165,20 @@ def _readable(head: bytes) -> bytes:
     for line in lines:
         if _FIELD.fullmatch(line) and (fields or line[:1] not in b" \t"):
             fields.append(line)
-    return b"\r\n".join((status, *_framed(fields), b"", b""))
+    return b"\r\n".join((status, *_normalize_framing(fields), b"", b""))
 
 
-def _framed(fields: list[bytes]) -> list[bytes]:
+def _normalize_framing(fields: list[bytes]) -> list[bytes]:
     """Return fields that frame a body as h11 takes it, as browsers and curl understand them.
 
     An empty Content-Length and the coding identity say nothing, and chunked is meant once. The
     connection is closed after such a response.
     """
-    framed = [field for field in fields if not _SAYS_NOTHING.fullmatch(field)]
-    codings = [field for field in framed if _CHUNKED.fullmatch(field)]
+    normalized = [field for field in fields if not _NO_FRAMING.fullmatch(field)]
+    codings = [field for field in normalized if _CHUNKED.fullmatch(field)]
     if len(codings) > 1 or any(b"," in coding for coding in codings):
-        framed = [field for field in framed if field not in codings]
-        framed.append(b"Transfer-Encoding: chunked")
-    elif len(framed) == len(fields):
+        normalized = [field for field in normalized if field not in codings]
+        normalized.append(b"Transfer-Encoding: chunked")
+    elif len(normalized) == len(fields):
         return fields
-    return [*framed, b"Connection: close"]
+    return [*normalized, b"Connection: close"]
