@@ -1,7 +1,7 @@
-"""Other forms of a page: feeds in its head, its `Link` headers, its llms.txt (R9, RFC 8288).
+"""Other forms of a page: the feeds in its head, its `Link` headers, its llms.txt (R9, RFC 8288).
 
-A crawl reads only the headers, for the page as markdown. Only commands that an operator calls for
-one page read its feeds (decision 38).
+A crawl reads only the headers, to find the page as markdown. Only the commands that an operator
+calls for one page look for its feeds, because a crawl fetches nothing but declared sources.
 """
 
 import re
@@ -23,9 +23,9 @@ from walsh_scrapy.policy.urls import (
 )
 from walsh_scrapy.policy.wording import cut
 
-#: Bytes of a page that may have its head.
+#: The head of a page is looked for in this many bytes at its beginning.
 HEAD_BYTES: Final = 128 * 1024
-#: Most feeds of one page that are kept.
+#: Feeds of one page beyond this number are dropped.
 MAX_FEEDS: Final = 10
 _MAX_TYPE_CHARACTERS: Final = 60
 _COMMENTS: Final = re.compile(r"\bcomments?\b", re.IGNORECASE)
@@ -40,7 +40,7 @@ class FeedLink(NamedTuple):
 
     @property
     def is_of_comments(self) -> bool:
-        """True if it has the comments of a site, and not its entries, by its URL or title."""
+        """True if the feed has comments instead of entries, judged by its URL and its title."""
         url = urlsplit(self.url)
         return bool(_COMMENTS.search(f"{url.path} {url.query} {self.title or ''}"))
 
@@ -48,8 +48,8 @@ class FeedLink(NamedTuple):
 def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, ...]:
     """Return the feeds that the head of an HTML page declares, in its order.
 
-    Nothing behind the head or the first `HEAD_BYTES` is read. `url` is that of the page; a
-    `<base href>` counts.
+    Only the first `HEAD_BYTES` are read, up to the end of the head. Links are resolved against
+    `url`, the URL of the page, or against the page's `<base href>`.
     """
     links: list[FeedLink] = []
     base = url
@@ -69,10 +69,10 @@ def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, .
 def feed_link(
     base: str, reference: bytes, title: str | None, media_type: str
 ) -> Iterator[FeedLink]:
-    """Yield the feed that a link of the page `base` leads to, if it leads to one.
+    """Yield the feed that a link of the page `base` leads to; nothing if it leads to no feed.
 
-    `application/json` is the type of many documents, such as those of WordPress's REST interface,
-    so such a link counts only if its path names a feed.
+    Many documents have the type `application/json`, for example in WordPress's REST interface. So a
+    link of this type is taken for a feed only if its path contains `feed`.
     """
     if not (is_feed(media_type) or is_json(media_type)) or not reference.strip():
         return
@@ -83,7 +83,7 @@ def feed_link(
 
 
 def declared_feeds(links: Iterable[FeedLink]) -> tuple[FeedLink, ...]:
-    """Return each feed once, those of comments after the others, at most `MAX_FEEDS`."""
+    """Return each feed once and at most `MAX_FEEDS`; feeds of comments come last."""
     unique: dict[str, FeedLink] = {}
     for link in links:
         unique.setdefault(canonical_url(link.url), link)
@@ -112,7 +112,7 @@ def _elements_of_head(page: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
             parent = element.getparent()
             if event == "start" and parent is not None and parent.tag == "head":
                 yield element.tag, element.attrib
-    except LxmlError:  # the elements before it count
+    except LxmlError:  # keep the elements before the error
         return
 
 
@@ -127,10 +127,9 @@ _TARGET: Final = re.compile(r"<([^<>]*)>")
 def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the URLs at which the page `url` is available as markdown, from its `Link` headers.
 
-    An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. Returned are only
-    URLs on the page's host and port; the standard ports of http and https count as one. Other
-    servers were not declared (R6), and another port is another server. The order is that of the
-    headers.
+    An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. URLs on another
+    host or port are dropped, because the operator did not declare that server (R6). The standard
+    ports of http and https are treated as one. The URLs come in the order of the headers.
     """
     urls: dict[str, None] = {}
     page_server = _server(wire_url(url))
@@ -143,7 +142,7 @@ def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
 
 
 def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
-    """Return the feeds that the `Link` headers of `url` announce, on whatever server."""
+    """Return the feeds that the `Link` headers of `url` announce, on any server."""
     return tuple(
         link
         for target, parameters in _parse_alternates(values)
@@ -164,12 +163,12 @@ def _parse_alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, st
 
 
 def _server(url: str) -> str:
-    """Return the host, and the port if it is not a standard one, of a URL as it is sent."""
+    """Return the host of a normalized URL, with its port unless that is a standard port."""
     return urlsplit(url).netloc
 
 
 def _parse_links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
-    """Yield each target with its parameters; a `<` in a quoted parameter begins no target."""
+    """Yield the target and the parameters of each link; a `<` inside quotes begins no target."""
     end = 0
     while target := _TARGET.search(value, end):
         parameters: dict[str, str] = {}
@@ -179,35 +178,32 @@ def _parse_links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
             text = parameter[2] or ""
             if text.startswith('"'):
                 text = _QUOTED_PAIR.sub(r"\1", text[1:-1])
-            parameters.setdefault(parameter[1].lower(), text)  # the first one counts (RFC 8288 3.3)
-        if "anchor" not in parameters:  # it makes it a link of another page (RFC 8288 3.2)
+            parameters.setdefault(parameter[1].lower(), text)  # the first value wins (RFC 8288 3.3)
+        if "anchor" not in parameters:  # with an anchor, the link is another page's (RFC 8288 3.2)
             yield target[1].strip(), parameters
 
 
-#: Where the llms.txt of a host is.
+#: The path of a host's llms.txt.
 LLMSTXT_PATH: Final = "/llms.txt"
 _DUMP_NAME: Final = "llms-full.txt"
-#: The Accept header of a request for an llms.txt, and for a page.
+#: The Accept headers of the requests for an llms.txt and for a page.
 ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
 ACCEPT_MARKDOWN: Final = "text/markdown"
-#: Statuses of a page after which its llms.txt is requested instead: there is no page, or none as
-#: markdown (406). 408 and 429 mean nothing for the page.
+#: Statuses of a page after which its llms.txt is requested instead, because the page does not exist
+#: or is not available as markdown (406). 408 and 429 say nothing about the page.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
 def is_llmstxt(url: str) -> bool:
-    """Return True for the URL of an llms.txt.
-
-    The llms.txt of a host is at its root; a declared one may be in a folder (llmstxt.org).
-    """
+    """Return True for the URL of an llms.txt at the root of a host or in a folder (llmstxt.org)."""
     return urlsplit(url).path.endswith(LLMSTXT_PATH)
 
 
 def is_dump(url: str) -> bool:
     """Return True for the URL of an `llms-full.txt`, which is content and is never requested (R6).
 
-    All spellings count, because servers decode percent signs and ignore case, trailing slashes
-    and parameters.
+    Any spelling of the name is recognized, because servers decode percent signs and ignore case,
+    trailing slashes and parameters.
     """
     if _DUMP_NAME not in unquote(url).lower():
         return False
@@ -216,9 +212,9 @@ def is_dump(url: str) -> bool:
 
 
 def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
-    """Return the URLs on the page's server that it announces as its markdown form.
+    """Return the URLs on the server of the page `url` that it announces as its markdown form.
 
-    ``links`` are the `Link` headers of its response.
+    ``links`` are the `Link` headers of the response. At most `MAX_ANNOUNCED` URLs are returned.
     """
     alternates = markdown_alternates(links, url)
     announced_urls = (link for link in alternates if link != url and not is_dump(link))

@@ -1,8 +1,8 @@
 """Dates of feeds as RFC 3339 in UTC; an impossible or ambiguous date is None.
 
 A wrong date is worse than none. The readers of feedparser guess: they overlook PM, take `-700` for
-700 hours, turn month 13 into January, and complete a date from the clock. So do the libraries that
-read any text. Here are the forms that feeds have, and each has one meaning:
+700 hours, turn month 13 into January, and complete a date from the clock. Libraries that read any
+text guess too. This module reads only the forms that feeds have, each with one meaning:
 
 - ISO 8601 and RFC 3339, even with a space, without seconds or without a zone; `2020/1/10`;
 - RFC 822 and its successors, asctime, and similar ones: names in full, `10th`, the month
@@ -10,9 +10,9 @@ read any text. Here are the forms that feeds have, and each has one meaning:
 
 `1/2/2020` is the first or the second month, so numbers are a date only if the year comes first.
 
-A zone is UTC, an offset of four digits within 14 hours, even with the name of its zone, one of
-`_ABBREVIATIONS`, or a place of the tz database. With any other zone the moment is not known, and
-neither is the date. `IST` is in India, Ireland or Israel.
+A zone is UTC, an offset of four digits of at most 14 hours, with or without the name of the zone,
+one of `_ABBREVIATIONS`, or a place of the tz database. A date with any other zone is None: `IST`
+may be India, Ireland or Israel.
 """
 
 import re
@@ -43,7 +43,7 @@ _MONTHS: Final = {
     )
     for name in names.split()
 }
-#: Hours from UTC: those of RFC 822, and those of Europe, which mean nothing else.
+#: Hours from UTC of the zones of RFC 822 and of Europe, whose names have no other meaning.
 _ABBREVIATIONS: Final = {
     **dict.fromkeys(("Z", "UT", "UTC", "GMT", "WET"), 0),
     "EST": -5,
@@ -74,7 +74,7 @@ _TIME: Final = (
     r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
 )
 # Some programs write a zone twice: `+0000 UTC`, `+0100 CET`, `-0300 -03`, `GMT +0000`, `Z UTC`. The
-# offset counts, because most names have several meanings.
+# offset is used, because most names have several meanings.
 _NAME: Final = "(?:z|[a-z]{2,5})"
 _OFFSET: Final = (
     rf"(?:(?:(?:GMT|UTC)\s*|{_NAME}\s+)?"
@@ -149,7 +149,7 @@ def _time(parts: dict[str, str | None]) -> tuple[int, int, int]:
 
 
 def _zone(parts: dict[str, str | None]) -> tzinfo | None:
-    """Return the zone, UTC if there is none; None if it is not known."""
+    """Return the zone of a date; UTC if the date has no zone, None if the zone is unknown."""
     if name := parts.get("zone") or parts.get("utc"):
         hours = _ABBREVIATIONS.get(name.upper())
         if hours is not None:
@@ -157,7 +157,7 @@ def _zone(parts: dict[str, str | None]) -> tzinfo | None:
         return ZoneInfo(name) if name in _place_names() else None
     if not (sign := parts.get("sign")):
         return UTC
-    is_short = parts["minutes"] is None  # `-05` is ISO 8601, and nothing else
+    is_short = parts["minutes"] is None  # `-05` is an offset only in ISO 8601
     if is_short and not (parts.get("by") and parts["hour"]):
         return None
     hours, minutes = int(parts["hours"] or 0), int(parts["minutes"] or 0)
@@ -173,7 +173,10 @@ def _place_names() -> frozenset[str]:
 
 
 def _to_utc(moment: datetime) -> datetime | None:
-    """Return a moment in UTC; None if its clock shows that time twice, never, or not on Earth."""
+    """Return a moment in UTC; None if its offset is too large or its local time is ambiguous.
+
+    When summer time begins, some local times never occur; when it ends, some occur twice.
+    """
     if moment.tzinfo is None:
         return moment
     offset = moment.utcoffset() or timedelta()

@@ -1,11 +1,11 @@
-"""The document of a response: media type, format, and budget (R9).
+"""The document of a response: its media type, its format and its maximum number of entries (R9).
 
-The media type decides if a body is read at all (R6). The bytes show if it is XML or JSON to be read
-as a feed, or something else.
+The media type decides if a body is read at all (R6). The bytes show whether a body is XML or JSON
+that is read as a feed, or something else.
 
-A document has a budget for what it may add to the state (decision 34). The lengths of texts are in
-`metadata.text`, the number of links in `metadata.llmstxt`. Only the newest entries of a feed with
-too many are read.
+A document may add only so much to the state, so that no site can fill it (decision 34). The maximum
+lengths of texts are in `metadata.text`, the maximum number of links in `metadata.llmstxt`. Of a
+feed with too many entries, only the newest entries are read.
 """
 
 import json
@@ -46,15 +46,15 @@ _NEVER_FEED_TYPES = frozenset(
 def may_be_feed(content_type: str) -> bool:
     """Return True if a body with this Content-Type may be a feed.
 
-    Servers send feeds with many media types, such as text/html and application/octet-stream, so
-    only types that are never used for feeds are excluded. `image/svg+xml` is one of these.
+    Servers send feeds with many media types, such as text/html and application/octet-stream. So
+    only types that no feed has are excluded, such as `image/svg+xml`.
     """
     media_type = _media_type(content_type)
     return not media_type.startswith(_NEVER_FEED_PREFIXES) and media_type not in _NEVER_FEED_TYPES
 
 
 def is_feed(content_type: str) -> bool:
-    """Return True if the media type is that of RSS, Atom or JSON Feed."""
+    """Return True for a media type of RSS, Atom or JSON Feed."""
     return _media_type(content_type) in _FEED_TYPES
 
 
@@ -63,23 +63,26 @@ _OBJECT: Final = re.compile(rb"[\xef\xbb\xbf\xff\xfe\s]*\{.*\}\s*", re.DOTALL)
 
 
 def may_have_ended(body: bytes) -> bool:
-    """Return True if a feed seems to have its end, in whatever encoding; its parser decides."""
+    """Return True if the end of a feed seems to be in the body; a quick check in any encoding.
+
+    The parser makes the final decision.
+    """
     text = body.replace(b"\0", b"")  # UTF-16 and UTF-32
     return bool(_ROOT_END.search(text) or _OBJECT.fullmatch(text))
 
 
 def is_json(content_type: str) -> bool:
-    """Return True if the media type is that of any JSON document."""
+    """Return True for the media type of JSON documents of any kind."""
     return _media_type(content_type) == "application/json"
 
 
 def is_html(content_type: str) -> bool:
-    """Return True if the media type is that of an HTML page."""
+    """Return True for a media type of HTML pages."""
     return _media_type(content_type) in _PAGE_TYPES
 
 
 def is_markdown(content_type: str) -> bool:
-    """Return True if the media type is that of markdown."""
+    """Return True for a media type of markdown."""
     return _media_type(content_type) in ("text/markdown", "text/x-markdown")
 
 
@@ -131,8 +134,9 @@ _SIGNATURES: Final = (
 def format_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
     """Return the format of a feed; raise NotAFeed if the body cannot be one.
 
-    The bytes decide, because feeds are served with any media type; `content_type` is only part of
-    the message. An HTML page is recognised by its first element and not searched for feeds (R9).
+    The bytes decide, because feeds are served with any media type. `content_type` is only used in
+    the error message. An HTML page is recognised by its first element and not searched for feeds
+    (R9).
     """
     head = _ascii_head(body).lstrip()
     if not head:
@@ -146,7 +150,7 @@ def format_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
 
 
 def _ascii_head(body: bytes) -> bytes:
-    """Return the beginning of the body in an encoding in which `<rss` is four bytes."""
+    """Return the beginning of the body in UTF-8 or in another encoding that extends ASCII."""
     encoding = json.detect_encoding(body[:4])  # by BOM or zero bytes
     if encoding == "utf-8":
         return body[:_HEAD_BYTES]
@@ -154,7 +158,7 @@ def _ascii_head(body: bytes) -> bytes:
 
 
 def _other_format(head: bytes) -> str | None:
-    """Return the name of a document that is not an XML feed; None if it may be one."""
+    """Return what a body is that is not an XML feed; None if the body may be an XML feed."""
     prolog = _PROLOG.match(head)
     root_start = prolog.end() if prolog else 0
     if _HTML_DOCTYPE.search(head, 0, root_start):
@@ -188,16 +192,17 @@ def _describe_signature(head: bytes) -> str:
     return "plain text" if printable >= 0.95 * len(head[:512]) else "binary data"
 
 
-MAX_ENTRIES: Final = 10_000  #: of one document; of more, the newest are kept
+MAX_ENTRIES: Final = 10_000  #: Of a document with more entries, the newest are kept.
 
 T = TypeVar("T")
 
 
 def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ...]:
-    """Return the newest `MAX_ENTRIES` in document order.
+    """Return the newest `MAX_ENTRIES` entries in document order.
 
-    `date` returns RFC 3339 in UTC. Entries without a date count as the oldest, and of entries with
-    the same date the first ones are kept, because feeds begin with the newest.
+    `date` returns the date of an entry as RFC 3339 in UTC. Entries without a date are treated as
+    the oldest. Of entries with the same date the first are kept, because most feeds begin with the
+    newest entry.
     """
     if len(entries) <= MAX_ENTRIES:
         return tuple(entries)
@@ -218,11 +223,11 @@ class Document:
     url: str  #: the final URL of the response
     content_type: str | None
     source: str  #: the declared URL
-    is_cut_off: bool = False  #: its end may be missing; a feed without its end is not read then
+    is_cut_off: bool = False  #: the response was incomplete: a feed without its end is refused
 
     def read(self) -> Feed:
-        """Return the feed or the links in it; raise NotAFeed if it is neither, or was cut off."""
-        # Imported where they are needed: the crawl itself reads nothing.
+        """Return the feed, or the links of a page; raise NotAFeed if there is neither."""
+        # Imported only where documents are read: a crawl leaves that to another process.
         if self.kind == "feed":
             from walsh_scrapy.metadata.feed import parse_feed as parse  # noqa: PLC0415
         else:

@@ -1,9 +1,9 @@
 """JSON Feed 1.0 and 1.1, read by the specification (jsonfeed.org/version/1.1).
 
-Items without an id are dropped. Ids of other types become strings. `authors` comes before the
-`author` of 1.0, and an item without either has the authors of the feed. `external_url` is the page
-that an item writes about, and the link only of an item without `url`. Both fields of authors may be
-an object, a name, or a list of these.
+Items without an id are dropped. Ids that are not strings become strings. `authors` is preferred to
+the `author` of version 1.0, and an item without either has the authors of the feed. Both fields may
+be an object, a name, or a list of these. `external_url`, the page that an item writes about, is its
+link only if it has no `url`.
 """
 
 import json
@@ -35,7 +35,7 @@ _VERSION: Final = re.compile(r"https?://(?:www\.)?jsonfeed\.org/version/1(?:\.\d
 def parse_json_feed(body: bytes, *, url: str, content_type: str | None) -> Feed:
     """Return the feed in a JSON document, with entries that have no keys yet.
 
-    `url` is the final URL of the response. Raises NotAFeed if it is other JSON or not valid JSON.
+    `url` is the final URL of the response. Raises NotAFeed if the body is not a JSON Feed.
     """
     feed = _feed_object(body, content_type)
     feed_authors = _authors(feed)

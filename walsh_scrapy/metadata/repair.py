@@ -1,9 +1,10 @@
-"""A feed that is not well-formed becomes well-formed, so that one parser reads every feed.
+"""Make a feed well-formed, so that one parser reads every feed.
 
-Well-formed parts keep their value, whatever is broken next to them (decision 19). A `&` that begins
-no reference is text, and so is a `<` that begins no tag. A control character is removed. An end tag
-without a start tag is removed. An element without an end tag ends where the next tag begins, an
-entry where the next entry begins; the root and the channel have no end before the document's.
+Well-formed parts keep their value, whatever is broken next to them, so that the keys of entries do
+not change. A `&` that begins no reference is text, and so is a `<` that begins no tag. Control
+characters are removed, and so are end tags without a start tag. An element without an end tag ends
+where the next tag begins, an entry where the next entry begins. The root and the channel end at the
+end of the document.
 """
 
 import re
@@ -15,9 +16,9 @@ from feedparser.mixin import _FeedParserMixin
 
 from walsh_scrapy.metadata.document import FEED_ROOTS
 
-# No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
-# CDATA section without its end mark extends to the end of the document. A piece of text has at most
-# 1000 references, which bounds the memory for them.
+# No tag contains a `<`. So an attempt to match a tag ends at the next `<`, and the time is linear.
+# A comment or CDATA section without an end mark extends to the end of the document. A piece of text
+# has at most 1000 references, which limits the memory for them.
 _TOKEN: Final = re.compile(
     rb"""<!--(?:.*?-->|.*)
     |<!\[CDATA\[(?P<quoted>.*?)(?:\]\]>|\Z)
@@ -49,11 +50,11 @@ _NAMESPACES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WellFormed:
-    """A document that is well-formed, and the missing parts of its end."""
+    """A document that was made well-formed, and what is known of its end."""
 
     document: bytes  #: empty if there is no feed in it
-    is_cut_in_entry: bool  #: it ended inside its last entry
-    is_complete: bool  #: its root had an end tag, or in RSS its channel, which holds all
+    is_cut_in_entry: bool  #: the published document ended inside its last entry
+    is_complete: bool  #: the root had an end tag, or in RSS the channel, which contains the entries
 
 
 @dataclass(slots=True)
@@ -61,15 +62,19 @@ class _Element:
     """An element whose end tag has not been found yet."""
 
     name: bytes
-    key: bytes  #: the name as published, in lower case
-    piece: int  #: the place of its start tag among the pieces
+    key: bytes  #: the published name in lower case
+    piece: int  #: the index of the start tag in the pieces
     is_entry: bool
     is_container: bool  #: the root or the channel
-    ends_before: int | None = None  #: the place of the tag before which it ends without an end tag
+    #: The index of the piece before which it ends, if it has no end tag.
+    ends_before: int | None = None
 
 
 def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
-    """Return a document in UTF-8 as well-formed XML, from its root on; `entities` are declared."""
+    """Return a document in UTF-8 as well-formed XML that begins with its root.
+
+    `entities` are the names and texts of the entities that its DOCTYPE declares.
+    """
     repair = _Repair(entities)
     for token in _TOKEN.finditer(_NO_CHARACTER.sub(b"", body.translate(None, _CONTROLS))):
         if token.lastgroup == "rest":
@@ -88,15 +93,17 @@ class _Repair:
         self.entities = dict(filter(None, map(_valid_entity, entities.items())))
         self.pieces: list[bytes] = []
         self.stack: list[_Element] = []
-        self.entries: list[int] = []  #: the places of entries in the stack
-        self.opened: dict[bytes, list[int]] = {}  #: the places in the stack, by key
-        self.ends: dict[int, list[bytes]] = {}  #: end tags to insert before a piece
+        self.entries: list[int] = []  #: the indexes of the entries in the stack
+        self.opened: dict[bytes, list[int]] = {}  #: indexes in the stack, by the key of the element
+        self.ends: dict[
+            int, list[bytes]
+        ] = {}  #: end tags to insert, by the index of the next piece
         self.root_attributes: dict[bytes, bytes] = {}
         self.prefixes: dict[bytes, None] = {}
         self.is_complete = False
 
     def add_tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
-        """Take a tag."""
+        """Add a start tag or an end tag; `rest` is the text between its name and its `>`."""
         if self.stack:
             top = self.stack[-1]
             if top.ends_before is None and not top.is_entry and not top.is_container:
@@ -107,14 +114,14 @@ class _Repair:
             self._add_end_tag(name.lower())
 
     def escape(self, raw: bytes) -> bytes:
-        """Return text, or the value of an attribute, with references for the markup of XML."""
+        """Return text, or the value of an attribute, with the special characters of XML escaped."""
         if b"&" in raw:
             raw = _AMPERSAND.sub(b"&amp;", _REFERENCES.sub(_valid_references, raw))
             raw = _NAMED.sub(self._reference, raw)
         return _without_markup(raw)
 
     def finish(self) -> WellFormed:
-        """Return the document."""
+        """End all open elements and return the document."""
         if not self.stack:
             return WellFormed(b"", is_cut_in_entry=False, is_complete=False)
         is_cut = any(self.stack[place].ends_before is None for place in self.entries)
@@ -172,13 +179,13 @@ class _Repair:
         if not places or (
             places[-1] < innermost and key.rpartition(b":")[2] not in _ENTRIES_AND_CONTAINERS
         ):
-            self.pieces.append(b"")  # where `tag` found that an element may end
+            self.pieces.append(b"")  # an element may have been noted to end before this piece
             return
         while len(self.stack) > places[-1] + 1:
             self._close_innermost()
         if places[-1] == 0:
             self.is_complete = True
-            self.pieces.append(b"")  # the root ends with the document, because more may follow
+            self.pieces.append(b"")  # more may follow, so the root ends with the document
             return
         element = self._pop()
         self.pieces.append(b"</%b>" % element.name)
@@ -187,10 +194,10 @@ class _Repair:
         if self.entries:
             outer = self.stack[self.entries[-1]]
             if outer.ends_before is not None and outer.ends_before > element.piece:
-                outer.ends_before = None  # the element there is inside another one
+                outer.ends_before = None  # that piece is inside the element that ends here
 
     def _close_innermost(self) -> None:
-        """End the innermost element, which has no end tag."""
+        """End the innermost open element, which has no end tag."""
         element = self._pop()
         end = b"</%b>" % element.name
         if element.ends_before is None:
@@ -206,7 +213,7 @@ class _Repair:
         return element
 
     def _valid_name(self, name: bytes) -> bytes:
-        """Return the name of an element; `_` for one that XML may not have."""
+        """Return the name of an element, or `_` if the name is not valid in XML."""
         match = _NAME.fullmatch(name)
         if match is None or match[1] == b"xmlns":
             return b"_"
@@ -214,9 +221,9 @@ class _Repair:
         return name
 
     def _attributes(self, rest: bytes) -> dict[bytes, bytes]:
-        """Return the attributes with valid names, each once and with its value repaired."""
+        """Return the attributes with valid names, each of them once and with its value repaired."""
         attributes: dict[bytes, bytes] = {}
-        qualified: set[bytes] = set()  # two prefixes may be of one namespace
+        qualified: set[bytes] = set()  # local names, because two prefixes may be of one namespace
         for name, *values in _ATTRIBUTE.findall(rest):
             value = self.escape(b"".join(values)).replace(b'"', b"&quot;")
             match = _NAME.fullmatch(name)
@@ -256,13 +263,13 @@ def _start_tag(name: bytes, attributes: dict[bytes, bytes], end: bytes = b">") -
 
 
 def _without_markup(text: bytes) -> bytes:
-    """Return text without `<` and without the `]]>` that text must not have."""
+    """Return text with `<` escaped, and `]]>` as well, which XML does not allow in text."""
     text = text.replace(b"<", b"&lt;").replace(b"]>", b"]&gt;")
     return b"&gt;" + text[1:] if text.startswith(b">") else text
 
 
 def _valid_references(run: re.Match[bytes]) -> bytes:
-    """Return references of characters that XML has; a surrogate pair becomes one character."""
+    """Return references to characters that XML allows; a surrogate pair becomes one character."""
     codes = (int(hexa, 16) if hexa else int(digits) for hexa, digits in _REFERENCE.findall(run[0]))
     with_surrogates = "".join(chr(code) if code <= 0x10FFFF else _REPLACEMENT for code in codes)
     characters = with_surrogates.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -281,7 +288,7 @@ def _is_declarable(prefix: bytes | None, uri: bytes) -> bool:
 
 
 def _valid_entity(entity: tuple[str, str]) -> tuple[str, str] | None:
-    """Return an entity of the DOCTYPE whose text is text; None for any other."""
+    """Return an entity of a DOCTYPE if its value is plain text, else None."""
     name, text = entity
     if text.startswith("&"):
         text = _REFERENCES.sub(_valid_references, text.encode()).decode()

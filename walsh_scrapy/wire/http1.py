@@ -1,6 +1,7 @@
 """One HTTP/1.1 exchange over a stream, parsed by h11 (RFC 9112).
 
-The head of a response is bounded, and read without the lines that no parser takes (decision 34).
+The head of a response has a maximum size. Lines that are no header fields are skipped, as browsers
+do, because h11 would refuse the whole response.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.wire.stream import Stream
 
-#: A response that has begun is given up when it came more slowly for so many seconds (decision 46).
+#: A response is aborted if it was slower than `MIN_BYTES_PER_SECOND` for this many seconds.
 SLOW_SECONDS: Final = 20.0
-MIN_BYTES_PER_SECOND: Final = 100  #: bytes per second
-#: The bytes of all heads of one response, the informational ones included.
+MIN_BYTES_PER_SECOND: Final = 100
+#: The maximum size of all heads of one response, informational ones (1xx) included.
 MAX_HEAD_BYTES: Final = 128 * 1024
-#: The lines of one head.
+#: The maximum number of lines of one head.
 MAX_HEAD_LINES: Final = 500
 
 _TOO_LONG: Final = f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
-#: A header field as h11 takes it, or the continuation of one.
+#: A header field that h11 accepts, or the continuation line of a field.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
 _NO_FRAMING: Final = re.compile(
     rb"(?:content-length:|transfer-encoding:[ \t]*identity)[ \t]*", re.IGNORECASE
@@ -41,19 +42,19 @@ _CHUNKED: Final = re.compile(
 
 
 class HttpExchange:
-    """Sends one request, and reads its response. Later exchanges of a stream have another one."""
+    """Sends one request and reads its response. Each exchange over a stream has its own object."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MAX_HEAD_BYTES)
-        self._measured_since: float | None = None  # the time of its first byte
+        self._measured_since: float | None = None  # None before the first byte
         self._measured_bytes = 0
 
     @property
     def is_reusable(self) -> bool:
-        """True if both sides are done, and the stream may carry another exchange."""
+        """True if the exchange is over and the stream can carry another one."""
         done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        return done and self._http.trailing_data == (b"", False)  # neither surplus nor the end
+        return done and self._http.trailing_data == (b"", False)  # no surplus bytes, not closed
 
     @property
     def is_over(self) -> bool:
@@ -63,7 +64,10 @@ class HttpExchange:
     async def send(
         self, method: bytes, target: bytes, fields: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> None:
-        """Send a request. Raises OSError, and DownloadFailedError if it cannot be written."""
+        """Send a request.
+
+        Raises OSError, and DownloadFailedError if the request is not valid HTTP.
+        """
         try:
             data = self._http.send(h11.Request(method=method, target=target, headers=[*fields]))
             data = (data or b"") + (self._http.send(h11.Data(body)) or b"" if body else b"")
@@ -73,9 +77,10 @@ class HttpExchange:
         await self._stream.send(data)
 
     async def head(self) -> h11.Response:
-        """Return the head of the response, after any informational ones (1xx).
+        """Return the head of the final response; informational responses (1xx) are skipped.
 
-        Raises OSError, TooSlow, and DownloadFailedError if it is not HTTP, or exceeds a limit.
+        Raises OSError, TooSlow, and DownloadFailedError if the response is not HTTP or its head is
+        too large.
         """
         data, size = bytearray(), 0  # size: of all heads so far
         while True:
@@ -97,9 +102,9 @@ class HttpExchange:
                 return event
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body in pieces, as they come.
+        """Yield the pieces of the body as they arrive.
 
-        Raises ResponseDataLossError if it is cut off, and TooSlow.
+        Raises TooSlow, and ResponseDataLossError if the body is cut off.
         """
         while True:
             try:
@@ -118,7 +123,7 @@ class HttpExchange:
                 return
 
     async def _receive(self) -> bytes:
-        """Return the next bytes; raise TooSlow if too few came lately. The first may take long."""
+        """Return the next bytes. Raise TooSlow if the response, once begun, is too slow."""
         clock = asyncio.get_running_loop().time
         if self._measured_since is None:
             piece = await self._stream.receive()
@@ -128,7 +133,7 @@ class HttpExchange:
             async with limit(self._measured_since + SLOW_SECONDS - clock()):
                 piece = await self._stream.receive()
         except TimeoutError as error:
-            if error.errno is not None:  # the system's
+            if error.errno is not None:  # ETIMEDOUT of the system, not our limit
                 raise
             rate = f"less than {MIN_BYTES_PER_SECOND} bytes per second came for {SLOW_SECONDS:g} s"
             raise TooSlow(rate) from error
@@ -154,9 +159,10 @@ def _check_size(size: int) -> None:
 
 
 def _without_invalid_lines(head: bytes) -> bytes:
-    """Return a head without the lines that are not fields. Raises DownloadFailedError.
+    """Return a head without the lines that are no header fields.
 
     Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
+    Raises DownloadFailedError if there are too many lines.
     """
     status, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")]
     if len(lines) > MAX_HEAD_LINES:
@@ -169,10 +175,10 @@ def _without_invalid_lines(head: bytes) -> bytes:
 
 
 def _normalize_framing(fields: list[bytes]) -> list[bytes]:
-    """Return fields that frame a body as h11 takes it, as browsers and curl understand them.
+    """Return header fields whose framing of the body h11 accepts, with the meaning for browsers.
 
-    An empty Content-Length and the coding identity say nothing, and chunked is meant once. The
-    connection is closed after such a response.
+    As in browsers and curl, an empty Content-Length and the coding `identity` are ignored, and a
+    repeated `chunked` is read as one. The connection is closed after such a response.
     """
     normalized = [field for field in fields if not _NO_FRAMING.fullmatch(field)]
     codings = [field for field in normalized if _CHUNKED.fullmatch(field)]
