@@ -306,7 +306,7 @@ def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
     def strict(*_):
         raise MemoryError
 
-    monkeypatch.setattr(feed_module, "_run_parser", strict)
+    monkeypatch.setattr(feed_module._WholeTextReader, "parse", strict)
     with pytest.raises(MemoryError):
         parse_feed(RSS_HOSTILE, url=URL, content_type=None, source=URL)
 

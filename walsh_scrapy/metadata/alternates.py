@@ -6,7 +6,6 @@ calls for one page look for its feeds, because a crawl fetches nothing but decla
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -77,7 +76,8 @@ def feed_link(
     if not (is_feed(media_type) or is_json(media_type)) or not reference.strip():
         return
     url = resolve_reference(base, reference.strip())
-    if url and (is_feed(media_type) or _names_feed(urlsplit(url).path.lower())):
+    path = urlsplit(url).path.lower() if url else ""
+    if url and (is_feed(media_type) or ("feed" in path and "/wp-json/" not in path)):
         name = cut(one_line(title) or "", MAX_TITLE_CHARACTERS) or None
         yield FeedLink(url, name, cut(one_line(media_type) or "", _MAX_TYPE_CHARACTERS))
 
@@ -88,10 +88,6 @@ def declared_feeds(links: Iterable[FeedLink]) -> tuple[FeedLink, ...]:
     for link in links:
         unique.setdefault(canonical_url(link.url), link)
     return tuple(sorted(unique.values(), key=lambda link: link.is_of_comments)[:MAX_FEEDS])
-
-
-def _names_feed(path: str) -> bool:
-    return "feed" in path and "/wp-json/" not in path
 
 
 def _base_url(url: str, href: str) -> str:
@@ -217,5 +213,5 @@ def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
     ``links`` are the `Link` headers of the response. At most `MAX_ANNOUNCED` URLs are returned.
     """
     alternates = markdown_alternates(links, url)
-    announced_urls = (link for link in alternates if link != url and not is_dump(link))
-    return tuple(islice(announced_urls, MAX_ANNOUNCED))
+    announced_urls = [link for link in alternates if link != url and not is_dump(link)]
+    return tuple(announced_urls[:MAX_ANNOUNCED])

@@ -45,7 +45,11 @@ _MONTHS: Final = {
 }
 #: Hours from UTC of the zones of RFC 822 and of Europe, whose names have no other meaning.
 _ABBREVIATIONS: Final = {
-    **dict.fromkeys(("Z", "UT", "UTC", "GMT", "WET"), 0),
+    "Z": 0,
+    "UT": 0,
+    "UTC": 0,
+    "GMT": 0,
+    "WET": 0,
     "EST": -5,
     "EDT": -4,
     "CST": -6,
@@ -127,9 +131,10 @@ def _parse_moment(text: str) -> datetime | None:
 
 
 def _day(parts: dict[str, str | None]) -> date | None:
-    month, day, year = parts["month"] or "1", int(parts.get("day") or 1), parts["year"] or ""
-    number = int(month) if month.isdigit() else _MONTHS.get(month.lower())
-    return date(_full_year(year), number, day) if number else None
+    name = parts["month"] or "1"
+    month = int(name) if name.isdigit() else _MONTHS.get(name.lower())
+    day = int(parts.get("day") or 1)
+    return date(_full_year(parts["year"] or ""), month, day) if month else None
 
 
 def _full_year(digits: str) -> int:
@@ -160,8 +165,8 @@ def _zone(parts: dict[str, str | None]) -> tzinfo | None:
     is_short = parts["minutes"] is None  # `-05` is an offset only in ISO 8601
     if is_short and not (parts.get("by") and parts["hour"]):
         return None
-    hours, minutes = int(parts["hours"] or 0), int(parts["minutes"] or 0)
-    offset = timedelta(hours=hours, minutes=minutes)
+    minutes = int(parts["minutes"] or 0)
+    offset = timedelta(hours=int(parts["hours"] or 0), minutes=minutes)
     return timezone(-offset if sign == "-" else offset) if minutes < 60 else None
 
 

@@ -3,7 +3,7 @@
 The media type decides if a body is read at all (R6). The bytes show whether a body is XML or JSON
 that is read as a feed, or something else.
 
-A document may add only so much to the state, so that no site can fill it (decision 34). The maximum
+A document may add only so much to the state, so that no site can fill it. The maximum
 lengths of texts are in `metadata.text`, the maximum number of links in `metadata.llmstxt`. Of a
 feed with too many entries, only the newest entries are read.
 """
@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Final, Literal, TypeVar
 
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
@@ -167,11 +166,8 @@ def _other_format(head: bytes) -> str | None:
     name = root[1].lower() if root else b""
     if name in FEED_ROOTS:
         return None
-    if name == b"html":
-        return "an HTML page"
-    if name not in _OTHER_ROOTS and _FEED_ROOT.search(
-        head, root_start, root_start + _MAX_JUNK_BYTES
-    ):
+    may_follow_junk = name != b"html" and name not in _OTHER_ROOTS
+    if may_follow_junk and _FEED_ROOT.search(head, root_start, root_start + _MAX_JUNK_BYTES):
         return None
     return _describe_root(name) if name else _describe_signature(head)
 
@@ -208,10 +204,7 @@ def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ..
         return tuple(entries)
     dates = [date(entry) or "" for entry in entries]
     order = sorted(range(len(entries)), key=dates.__getitem__, reverse=True)  # stable
-    is_kept = bytearray(len(entries))
-    for index in order[:MAX_ENTRIES]:
-        is_kept[index] = 1
-    return tuple(compress(entries, is_kept))
+    return tuple(entries[index] for index in sorted(order[:MAX_ENTRIES]))
 
 
 @dataclass(frozen=True, slots=True)

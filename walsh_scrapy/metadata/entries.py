@@ -1,6 +1,6 @@
 """The metadata of a document and of its entries, and nothing else of the document (R6, R7).
 
-`with_keys` adds the keys by which an entry is recognized in later documents.
+`with_keys` adds keys, so that an entry is recognized in later documents.
 """
 
 import re
@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from walsh_scrapy.metadata.encoding import REPLACEMENT
-from walsh_scrapy.metadata.text import one_line
+from walsh_scrapy.metadata.text import is_web_url, one_line
 from walsh_scrapy.policy.freshness import MAX_REVISIT_SECONDS, UpdateHints
 from walsh_scrapy.policy.urls import canonical_url, host_of
 
@@ -30,7 +30,8 @@ class NotAFeed(Exception):
         return cls(f"Not {expected} but {format_name}{served}.")
 
 
-_PERIODS: Final = {
+#: The values of `update_period`, in seconds.
+PERIODS: Final = {
     "hourly": 3600.0,
     "daily": 86_400.0,
     "weekly": 7 * 86_400.0,
@@ -85,7 +86,7 @@ class Feed:
         """The hints of the feed about its updates, as `policy.freshness` uses them."""
         syndicated = 0.0
         if self.update_period or self.update_frequency:  # each has a default if the other is set
-            period = _PERIODS[self.update_period or "daily"]
+            period = PERIODS[self.update_period or "daily"]
             syndicated = period / (self.update_frequency or 1)
         expired = MAX_REVISIT_SECONDS if self.expired else 0.0
         interval = max((self.ttl or 0.0) * 60.0, syndicated, expired)
@@ -98,11 +99,10 @@ _ONE_MOMENT_SECONDS: Final = 60
 _FRESH_SECONDS: Final = 300
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:\S", re.IGNORECASE | re.ASCII)
-_WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 class EntryKeys(NamedTuple):
-    """The fields by which entries of one page are told apart."""
+    """The fields that tell the entries of one page apart."""
 
     page_key: str
     key: str  #: of the page and the id; the same as `page_key` if there is no id
@@ -264,7 +264,8 @@ def with_keys(
     An index of pages (`is_index`), such as an llms.txt, has one entry for each URL. Its titles tell
     no entries apart, so its entries have no `title_key`.
     """
-    source_url, host = canonical_url(source), host_of(source)
+    source_url = canonical_url(source)
+    host = host_of(source)
     keyed = (_add_keys(entry, source_url, host) for entry in entries)
     return tuple(entry._replace(title_key=None) if is_index else entry for entry in keyed)
 
@@ -285,7 +286,7 @@ def _add_keys(entry: FeedEntry, source: str, host: str) -> FeedEntry:
 
 def _opaque_id(id_: str, page: str) -> str:
     """Return an id; the page if the id is its URL in another spelling (`/a/` instead of `/a`)."""
-    is_page = "#" not in id_ and _WEB.match(id_) and canonical_url(id_) == page
+    is_page = "#" not in id_ and is_web_url(id_) and canonical_url(id_) == page
     return page if is_page else id_
 
 
@@ -297,7 +298,7 @@ def _page_without_link(entry: FeedEntry, source: str) -> str:
     """
     if not entry.id:
         return "\0".join((source, entry.title or "", entry.published or entry.updated or ""))
-    if _WEB.match(entry.id):
+    if is_web_url(entry.id):
         return canonical_url(entry.id)
     return entry.id if _URI.match(entry.id) else f"{source}\0{entry.id}"
 

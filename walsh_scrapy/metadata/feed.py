@@ -33,7 +33,7 @@ from feedparser.sanitizer import replace_doctype
 from walsh_scrapy.metadata.dates import date_in_utc
 from walsh_scrapy.metadata.document import MAX_ENTRIES, format_of
 from walsh_scrapy.metadata.encoding import to_utf8
-from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
+from walsh_scrapy.metadata.entries import PERIODS, Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.jsonfeed import parse_json_feed
 from walsh_scrapy.metadata.repair import WellFormed, well_formed
 from walsh_scrapy.metadata.text import (
@@ -82,11 +82,11 @@ def _parse_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
     if format_of(body, content_type) != "xml":  # a charset such as EBCDIC gives other text
         raise NotAFeed.of_format("text in an encoding that feeds do not have", content_type)
-    version, parser, repaired = _parse_document(body, url if b"xml:base" in body else "")
-    if not version:
+    parser, repaired = _parse_document(body, url if b"xml:base" in body else "")
+    if not parser.version:
         raise NotAFeed.of_format("XML of another kind", content_type)
     channel: Element = dict(parser.feeddata)  # everything outside the entries
-    entries = _entries(version, channel, parser.entries, url)
+    entries = _entries(parser.version, channel, parser.entries, url)
     is_cut = repaired is not None and repaired.is_cut_in_entry
     if is_cut and entries and not (entries[-1].url and entries[-1].title):
         entries = entries[:-1]  # its key will be another one as soon as its link is complete
@@ -101,7 +101,7 @@ def _parse_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         skip_days=_skip_days(channel),
         is_complete=repaired is None or repaired.is_complete,
         left_out=parser.left_out,
-        format=f"{version}, repaired" if repaired else version,
+        format=f"{parser.version}, repaired" if repaired else parser.version,
     )
 
 
@@ -174,7 +174,12 @@ def _link(element: Element, base: str, site: str | None = None) -> str | None:
 
     `site` is the base of links that begin with one slash; None stands for `base`.
     """
-    links = [link for link in objects_of(element.get("links")) if _is_alternate(link.get("rel"))]
+    links = [
+        link
+        for link in objects_of(element.get("links"))
+        # The relation is a name or an IRI (RFC 4287 4.2.7.2).
+        if str(link.get("rel")).removeprefix(_RELATIONS) == "alternate"
+    ]
     links.sort(key=lambda link: "html" not in str(link.get("type")))
     for link in links:
         url = web_url(link.get("href"), _base_of(link.get("href"), base, site))
@@ -187,11 +192,6 @@ def _base_of(link: object, base: str, site: str | None) -> str:
     """Return the URL against which a link of an RSS item is resolved."""
     is_path = isinstance(link, str) and _PATH.match(link) is not None
     return site if site is not None and is_path else base
-
-
-def _is_alternate(relation: object) -> bool:
-    """Return True for the relation `alternate`, written as a name or an IRI (RFC 4287 4.2.7.2)."""
-    return str(relation).removeprefix(_RELATIONS) == "alternate"
 
 
 def _permalink(element: Element, base: str, site: str) -> str | None:
@@ -218,7 +218,6 @@ def _terms(element: Element) -> Iterator[object]:
 
 
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
-_PERIODS: Final = frozenset({"hourly", "daily", "weekly", "monthly", "yearly"})
 _DAYS: Final = frozenset(
     {"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 )
@@ -233,7 +232,7 @@ def _ttl(channel: Mapping[str, object]) -> float | None:
 def _update_period(channel: Mapping[str, object]) -> str | None:
     """Return `sy:updatePeriod`: hourly, daily, weekly, monthly or yearly; None if none of these."""
     period = str(channel.get("sy_updateperiod", "")).strip().lower()
-    return period if period in _PERIODS else None
+    return period if period in PERIODS else None
 
 
 def _update_frequency(channel: Mapping[str, object]) -> int | None:
@@ -267,26 +266,22 @@ _DATE_TAG: Final = re.compile(
 _TAIL_BYTES: Final = 65_536  #: The last date of a document is looked for in these bytes at its end.
 
 
-def _parse_document(body: bytes, base: str) -> tuple[str, _FeedParser, WellFormed | None]:
-    """Return feedparser's name of the format, feedparser's parser, and the repaired document.
+def _parse_document(body: bytes, base: str) -> tuple[_FeedParser, WellFormed | None]:
+    """Return the parser of a document, and the repaired document if it is not well-formed.
 
-    The name is "" if the body is no feed. The repaired document is None if none was needed.
+    The parser's `version` is feedparser's name of the format, and empty if the body is no feed.
     """
     first_entry = _first_entry(body)
     version, data, entities = replace_doctype(body)
     repaired = None
-    for _ in range(2):
-        try:
-            parser = _FeedParser(base, None, "utf-8")
-            parser.first_entry, parser.is_repaired = first_entry, repaired is not None
-            _run_parser(repaired.document if repaired else data, parser)
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - the parsers raise exceptions of any type
-            repaired = repaired or well_formed(data, entities)
-        else:
-            return version or parser.version, parser, repaired
-    return "", _FeedParser(base, None, "utf-8"), repaired
+    parser = _FeedParser(base, first_entry)
+    if not _run_parser(data, parser):
+        repaired = well_formed(data, entities)
+        parser = _FeedParser(base, first_entry, is_repaired=True)
+        if not _run_parser(repaired.document, parser):
+            version = parser.version = ""
+    parser.version = version or parser.version
+    return parser, repaired
 
 
 def _first_entry(body: bytes) -> int:
@@ -322,7 +317,8 @@ class _WholeTextReader(ExpatParser):
         self._parser.buffer_text = True  # type: ignore[attr-defined]
 
 
-def _run_parser(data: bytes, parser: _FeedParser) -> None:
+def _run_parser(data: bytes, parser: _FeedParser) -> bool:
+    """Let a parser read a document. Return False if the document is not well-formed."""
     reader = _WholeTextReader(namespaceHandling=1)  # replace_doctype has removed unsafe entities
     reader.setFeature(feature_external_ges, False)
     reader.setContentHandler(parser)
@@ -330,7 +326,13 @@ def _run_parser(data: bytes, parser: _FeedParser) -> None:
     source = InputSource()
     source.setByteStream(io.BytesIO(data))
     source.setEncoding("utf-8")  # overrides the XML declaration: the data is UTF-8 by now
-    reader.parse(source)
+    try:
+        reader.parse(source)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - feedparser raises exceptions of any type
+        return False
+    return True
 
 
 _ENTRY_TAGS: Final = frozenset({"item", "entry"})
@@ -365,30 +367,36 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
     }
     # Markup is not kept. So there is no need to sanitise it or to resolve its links.
     sanitize_html = resolve_relative_uris = False
-    first_entry = 0  #: entries before it are skipped
-    is_repaired = False  #: True if the document is not well-formed as it was published
-    entries_begun = 0
-    left_out = 0  #: entries that were skipped
     guidislink: bool | int = False
     contentparams: dict[str, object]
     version: str
-    uri = ""  #: the namespace of the element that begins, in lower case
-    is_rss_link = False
-    skipped_depth = 0  #: open elements of the skipped element, itself included; else 0
-    is_hidden = False  #: True if feedparser does not see the element that is being skipped
 
-    def __init__(self, base: str, language: str | None, encoding: str) -> None:
-        super().__init__(base, language, encoding)
+    def __init__(self, base: str, first_entry: int, *, is_repaired: bool = False) -> None:
+        """Read a document, but not its entries before the one with the index `first_entry`.
+
+        `base` is the outermost `xml:base`, and empty if links stay as published. `is_repaired` is
+        True if the published document is not well-formed.
+        """
+        super().__init__(base, None, "utf-8")
         self.document_url = base
+        self.first_entry = first_entry
+        self.is_repaired = is_repaired
+        self.entries_begun = 0
+        self.left_out = 0  #: entries that were skipped
+        self.uri = ""  #: the namespace of the element that begins, in lower case
+        self.is_rss_link = False
+        self.skipped_depth = 0  #: open elements of the skipped element, itself included; else 0
+        self.is_hidden = False  #: True if feedparser does not see the element that is skipped
         self.open: list[str] = []  #: the open elements that feedparser sees
         self.feed_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
-    def skips_entry(self) -> bool:
-        """Count one more entry; return True if there are too many and this one is to be skipped."""
+    def count_entry(self) -> bool:
+        """Count one more entry. Return False if it is to be skipped, because there are too many."""
         self.entries_begun += 1
-        skipped = not 0 < self.entries_begun - self.first_entry <= MAX_ENTRIES
-        self.left_out += skipped
-        return skipped
+        if self.first_entry < self.entries_begun <= self.first_entry + MAX_ENTRIES:
+            return True
+        self.left_out += 1
+        return False
 
     def resolve_uri(self, uri: str) -> str:
         """Return a link resolved against its `xml:base`.
@@ -398,15 +406,15 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         """
         if self.document_url and self.baseuri == self.document_url:
             return uri
-        resolved: str = super().resolve_uri(uri)
-        return resolved
+        return str(super().resolve_uri(uri))
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
         """Begin an element. `tag` has the prefix that feedparser uses for the namespace."""
         if not self.is_part_of_feed(tag) or (
-            tag in _ENTRY_TAGS and not self.inentry and self.skips_entry()
+            tag in _ENTRY_TAGS and not self.inentry and not self.count_entry()
         ):
-            self.skipped_depth, self.is_hidden = 1, True
+            self.skipped_depth = 1
+            self.is_hidden = True
             return
         self.open.append(tag)
         super().unknown_starttag(tag, attrs)
@@ -420,7 +428,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             return True
         if self.is_repaired and self.entries_begun and not self.inentry and tag == "author":
             return False  # the author of an entry whose end was misplaced, not of the feed
-        prefix, parent = tag.rpartition(":")[0], self.open[-1]
+        prefix = tag.rpartition(":")[0]
+        parent = self.open[-1]
         if prefix and prefix not in _MODULES:
             return False
         if not prefix and self._is_of_unknown_namespace(tag):

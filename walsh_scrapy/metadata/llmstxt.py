@@ -106,7 +106,8 @@ def _entries(page: Sequence[_Paragraph], base: str) -> Iterator[FeedEntry]:
         if paragraph.tags[0] in _HEADINGS:
             section = _heading(paragraph)
             if section and paragraph.tags[0] == "h1" and not has_title:
-                section, has_title = None, True
+                section = None
+                has_title = True
             section = without_addresses(section)
         link_with_note, note = _note(paragraph)
         for link in paragraph.spans[1::2]:
@@ -286,9 +287,11 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
 
 def _trim(url: str) -> str:
     """Return the URL without punctuation and brackets of the sentence at its end."""
-    end, surplus = len(url), url.count(")") - url.count("(")
+    end = len(url)
+    surplus = url.count(")") - url.count("(")  # closing brackets without an opening one
     while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == ")" and surplus > 0)):
-        surplus -= url[end - 1] == ")"
+        if url[end - 1] == ")":
+            surplus -= 1
         end -= 1
     return url[:end]
 

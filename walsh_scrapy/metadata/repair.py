@@ -90,14 +90,14 @@ class _Repair:
     """The pieces of the document that is being repaired."""
 
     def __init__(self, entities: dict[str, str]) -> None:
-        self.entities = dict(filter(None, map(_valid_entity, entities.items())))
+        values = {name: _entity_value(name, text) for name, text in entities.items()}
+        self.entities = {name: value for name, value in values.items() if value is not None}
         self.pieces: list[bytes] = []
         self.stack: list[_Element] = []
         self.entries: list[int] = []  #: the indexes of the entries in the stack
         self.opened: dict[bytes, list[int]] = {}  #: indexes in the stack, by the key of the element
-        self.ends: dict[
-            int, list[bytes]
-        ] = {}  #: end tags to insert, by the index of the next piece
+        #: End tags to insert, by the index of the piece that follows them.
+        self.ends: dict[int, list[bytes]] = {}
         self.root_attributes: dict[bytes, bytes] = {}
         self.prefixes: dict[bytes, None] = {}
         self.is_complete = False
@@ -157,7 +157,8 @@ class _Repair:
             outer = self.stack[self.entries[-1]]
             if outer.ends_before is None:
                 outer.ends_before = len(self.pieces)
-        name, attributes = self._valid_name(name), self._attributes(rest)
+        name = self._valid_name(name)
+        attributes = self._attributes(rest)
         is_empty = rest.endswith(b"/")
         if not self.stack:
             self.root_attributes = attributes
@@ -165,9 +166,9 @@ class _Repair:
         elif is_empty:
             self.pieces.append(_start_tag(name, attributes, b"/>"))
             return
-        place, piece = len(self.stack), len(self.pieces)
+        place = len(self.stack)
         is_container = local in _CONTAINERS and not self.entries
-        self.stack.append(_Element(name, key, piece, is_entry, is_container))
+        self.stack.append(_Element(name, key, len(self.pieces), is_entry, is_container))
         self.opened.setdefault(key, []).append(place)
         if is_entry:
             self.entries.append(place)
@@ -287,12 +288,10 @@ def _is_declarable(prefix: bytes | None, uri: bytes) -> bool:
     return prefix is None or (bool(uri) and prefix not in (b"xml", b"xmlns"))
 
 
-def _valid_entity(entity: tuple[str, str]) -> tuple[str, str] | None:
-    """Return an entity of a DOCTYPE if its value is plain text, else None."""
-    name, text = entity
+def _entity_value(name: str, text: str) -> str | None:
+    """Return the value of an entity that a DOCTYPE declares; None if it is not plain text."""
     if text.startswith("&"):
         text = _REFERENCES.sub(_valid_references, text.encode()).decode()
-        entity = (name, text)
     is_text = re.fullmatch(r"[^%<>&]*|&#[0-9]+;", text) and text not in ("&#38;", "&#60;")
     is_named = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _PREDEFINED
-    return entity if is_text and is_named and text.isprintable() else None
+    return text if is_text and is_named and text.isprintable() else None

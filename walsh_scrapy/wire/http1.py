@@ -29,7 +29,6 @@ MAX_HEAD_BYTES: Final = 128 * 1024
 #: The maximum number of lines of one head.
 MAX_HEAD_LINES: Final = 500
 
-_TOO_LONG: Final = f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field that h11 accepts, or the continuation line of a field.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
@@ -82,7 +81,8 @@ class HttpExchange:
         Raises OSError, TooSlow, and DownloadFailedError if the response is not HTTP or its head is
         too large.
         """
-        data, size = bytearray(), 0  # size: of all heads so far
+        data = bytearray()
+        size = 0  # of all heads so far
         while True:
             search_from = 0
             while (end := _HEAD_END.search(data, search_from)) is None:
@@ -139,7 +139,8 @@ class HttpExchange:
             raise TooSlow(rate) from error
         self._measured_bytes += len(piece)
         if self._measured_bytes >= MIN_BYTES_PER_SECOND * SLOW_SECONDS:
-            self._measured_since, self._measured_bytes = clock(), 0
+            self._measured_since = clock()
+            self._measured_bytes = 0
         return piece
 
     def _parse_head(self, head: bytes) -> h11.Response | h11.InformationalResponse:
@@ -155,7 +156,9 @@ class HttpExchange:
 
 def _check_size(size: int) -> None:
     if size > MAX_HEAD_BYTES:
-        raise DownloadFailedError(_TOO_LONG)
+        raise DownloadFailedError(
+            f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
+        )
 
 
 def _without_invalid_lines(head: bytes) -> bytes:
