@@ -95,7 +95,7 @@ def test_a_page_has_no_violations_and_no_part_outside_the_screen(visit, viewport
 
 
 @pytest.mark.parametrize("size", ["none", "one"])
-def test_a_page_about_nothing_is_sound_too(visit, size):
+def test_empty_page_has_no_violations(visit, size):
     page = visit(size, PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert violations(page) == []
@@ -121,7 +121,7 @@ def test_page_works_without_javascript_by_keyboard(visit):
     assert page.get_by_role("img").count() == 2
 
 
-def test_what_is_new_is_printed_although_it_is_folded(visit):
+def test_folded_new_entries_are_printed(visit):
     page = visit("some")
     headline = page.locator("#new li").first
     assert not headline.is_visible()

@@ -121,7 +121,7 @@ def attributes(number):
     return " ".join(f"a{at}=''" for at in range(number))
 
 
-def test_what_real_feeds_have_is_read():
+def test_media_types_of_real_feeds_are_read():
     items = [{"id": 1}, {"id": "," * 500_000}]
     body = json.dumps({"version": "https://jsonfeed.org/version/1", "items": items})
     assert len(read(body).entries) == 2
@@ -156,7 +156,7 @@ def sentence(body, content_type=None):
         (bytes(range(1, 256)), "binary data"),
     ],
 )
-def test_the_sentence_says_what_the_body_is(body, what):
+def test_error_says_what_the_body_is(body, what):
     said = sentence(body.encode() if isinstance(body, str) else body)
     assert what in said
     assert said.endswith(".")
@@ -220,7 +220,7 @@ def test_a_feed_is_declared_in_any_spelling(link):
 
 
 @cases("link")
-def test_nothing_else_is_a_declaration_of_a_feed(link):
+def test_other_links_declare_no_feed(link):
     assert urls(f"<html><head>{link}</head><body>{LINK}") == []
 
 
@@ -237,7 +237,7 @@ def test_nothing_else_is_a_declaration_of_a_feed(link):
         ("<style>" + "x" * HEAD_BYTES + "</style>", []),
     ],
 )
-def test_what_comes_before_a_link_counts_as_browsers_read_it(before, found):
+def test_elements_before_a_link_are_read_as_in_browsers(before, found):
     assert urls(f"<html><head>{before}{LINK}") == found
 
 
@@ -247,7 +247,7 @@ def test_titles_are_one_line_in_the_encoding_of_the_page():
     assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", MEDIA_TYPE)
 
 
-def test_each_feed_is_kept_once_and_those_of_comments_come_last():
+def test_each_feed_is_kept_once_and_comments_come_last():
     main, other = FeedLink(FEED_URL), FeedLink("https://blog.example/news.xml", "News")
     comments = [
         FeedLink("https://blog.example/comments/feed/"),

@@ -108,7 +108,7 @@ def test_an_id_that_is_the_page_is_one_in_every_spelling():
     assert len(new([entry(PAGE, PAGE, "Post"), entry(PAGE, PAGE + "#c", "By: Jo")])) == 2
 
 
-def test_without_a_link_the_id_counts():
+def test_entry_without_link_is_identified_by_its_id():
     mine, theirs = (
         keyed(entry(None, "urn:uuid:1"), entry(None, "17"), source=f"https://{x}.example/")
         for x in "ab"
@@ -119,7 +119,7 @@ def test_without_a_link_the_id_counts():
     assert new(same_title) == same_title
 
 
-def test_without_link_and_id_source_title_and_date_count():
+def test_entry_without_link_and_id_has_source_title_and_date():
     day = "2026-05-23T00:00:00Z"
     assert len(new([entry(title="A"), entry(title="B"), entry(title="A", published=day)])) == 3
     (mine,), (again,) = keyed(entry(title="A")), keyed(entry(title="A"))
@@ -158,7 +158,7 @@ def are_same(one, other):
 
 
 @given(st.lists(st.lists(ENTRIES.filter(lambda entry: entry.url), max_size=4), max_size=4))
-def test_nothing_is_lost_and_nothing_is_twice(documents):
+def test_no_entry_is_lost_or_kept_twice(documents):
     known = KnownEntries()
     kept = [entry for document in documents for entry in new(document, known)]
     for at, one in enumerate(kept):
@@ -220,7 +220,7 @@ def dates_of(*dates):
         pytest.param(["2026-05-23T00:00:00Z", None], id="one dated, at the response"),
     ],
 )
-def test_dates_that_a_generator_may_have_made_count_as_missing(dates):
+def test_generated_dates_are_ignored(dates):
     assert dates_of(*dates) == [None, None]
 
 
@@ -239,7 +239,7 @@ def test_other_dates_are_evidence(dates):
     assert dates_of(*dates) == dates
 
 
-def test_a_shared_date_counts_as_missing_for_its_entries_only():
+def test_shared_date_is_ignored_for_its_entries_only():
     assert dates_of(DAYS[0], DAYS[1], DAYS[1], DAYS[2]) == [DAYS[0], None, None, DAYS[2]]
 
 
@@ -335,7 +335,7 @@ def of_late(hit):
     return feed("Early", named)
 
 
-def test_a_source_cannot_take_entries_from_that_of_their_host(simulated):
+def test_source_cannot_take_entries_of_another_host(simulated):
     """Neither under their links nor under their ids; two that name them have each of them once."""
     hosts = ["early", "early-too", "late"]
     sites = [Site(f"{host}.example", "", {"/feed/": of_late}) for host in hosts]

@@ -280,7 +280,7 @@ def test_prose_without_links_is_not_parsed_inline(monkeypatch):
     assert "links" in sentence(b"*Many* words.\n\n" * 5000)
 
 
-def test_a_url_of_an_image_that_is_none_is_read_once(monkeypatch):
+def test_url_of_a_failed_image_is_read_once(monkeypatch):
     starts = []
     once = llmstxt._PARSER.helpers.parseLinkDestination
 

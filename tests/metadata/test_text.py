@@ -60,7 +60,7 @@ def test_text_without_an_at_sign_and_a_parameter_stays_as_it_is(text):
         *("Read the docs at blog.example", "At the drive-in", "a @ b", "jo [at] blog.example"),
     ],
 )
-def test_what_may_be_something_else_stays(text):
+def test_text_that_is_no_address_stays(text):
     assert without_addresses(text) == text
 
 

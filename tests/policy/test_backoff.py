@@ -116,18 +116,18 @@ ITEMS = st.one_of(
 
 
 @given(st.lists(ITEMS, min_size=1), st.sampled_from([",", ", ", "\n"]))
-def test_the_longest_item_of_any_list_counts(items, separator):
+def test_longest_item_of_a_list_is_used(items, separator):
     found = [parse_retry_after(item, NOW) for item in items]
     longest = max((seconds for seconds in found if seconds is not None), default=None)
     assert parse_retry_after(separator.join(items), NOW) == longest
 
 
 @cases("value", "date", "seconds")
-def test_the_slower_clock_counts(value, date, seconds):
+def test_slower_clock_is_used(value, date, seconds):
     assert requested_wait(value, date, NOW) == seconds
 
 
-def test_a_value_that_cannot_be_read_asks_for_nothing():
+def test_unreadable_value_asks_for_no_wait():
     assert requested_wait("soon", "Sat, 23 May 2026 12:00:00 GMT", NOW) is None
     assert requested_wait("", None, NOW) is None
 
@@ -231,6 +231,6 @@ def test_retries_of_a_robots_txt_without_answer(max_retries, timed_out, is_slow,
         (7, 6, 7, 7, False, NextStep.GIVE_UP),
     ],
 )
-def test_what_follows_a_failed_attempt(attempt, chosen, refusals, of_rank, for_robots, step):
+def test_next_step_after_a_failed_attempt(attempt, chosen, refusals, of_rank, for_robots, step):
     counts = {"refusals": refusals, "refusals_of_rank": of_rank, "for_robots": for_robots}
     assert next_step(attempt, 4, chosen, **counts) is step

@@ -76,7 +76,7 @@ def test_other_hosts_are_not_blocked(url):
     assert listing(*LISTED).blocks(url) is None
 
 
-def test_the_list_before_the_first_one_blocks_nothing():
+def test_empty_list_blocks_no_host():
     assert Blocklist.EMPTY.blocks("http://example.com/") is None
     assert Blocklist.EMPTY.refresh > timedelta(0)
     assert Blocklist.EMPTY  # also without entries
@@ -112,7 +112,7 @@ def test_optional_members(name):
         ("P10W", timedelta(days=7)),
     ],
 )
-def test_refresh_is_the_documents_own_within_limits(said, used):
+def test_refresh_of_the_document_is_used_within_limits(said, used):
     assert Blocklist.parse(document(refresh=said)).refresh == used
 
 
@@ -289,7 +289,7 @@ def test_a_plain_domain_is_read_as_any_other():
 
 
 @pytest.mark.parametrize("name", ["a.123", "256.256.256.256", "a.0x7F."])
-def test_a_name_that_nobody_can_ask_does_not_refuse_a_list(name):
+def test_unresolvable_name_does_not_invalidate_a_list(name):
     entries = [{"domain": name}, {"domain": "b.example"}]
     assert Blocklist.parse(document(blocked=entries)).blocks("http://b.example/")
 
@@ -316,7 +316,7 @@ def test_a_text_has_a_domain_a_line_and_each_says_which(url, why):
     assert parse_local(TEXT, "own.txt").blocks(url).why == why
 
 
-def test_a_text_blocks_nothing_else():
+def test_text_list_blocks_no_other_hosts():
     found = parse_local(TEXT, "own.txt")
     assert len(found) == 4
     assert found.blocks("http://notshop.example/") is None

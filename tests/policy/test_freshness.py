@@ -31,7 +31,7 @@ def test_the_freshness_lifetime_of_a_response(headers, seconds):
     [({}, True), ({"cache_control": ""}, True), ({"cache_control": "public"}, False),
      ({"expires": ""}, False), ({"expires": "0"}, False)],
 )  # fmt: skip
-def test_what_keeps_the_lifetime_of_the_stored_response(headers, is_unspecified):
+def test_304_without_lifetime_keeps_the_stored_one(headers, is_unspecified):
     assert Freshness(**headers).is_unspecified is is_unspecified
 
 
@@ -55,7 +55,7 @@ def test_the_update_interval_of_a_feed(feed, seconds):
 
 @cases("operator_interval", "server_interval", "feed_interval", "seconds")
 @pytest.mark.parametrize("failures", [0, 9])
-def test_the_longer_of_what_server_and_feed_ask_for_counts(
+def test_longer_interval_of_server_and_feed_is_used(
     operator_interval, server_interval, feed_interval, seconds, failures
 ):
     hints = UpdateHints(feed_interval)

@@ -123,7 +123,7 @@ def test_slow_host_goes_last_until_it_answers_faster():
     assert frontier.pop(0.0) == ("slow.example", "slow2")
 
 
-def test_what_comes_back_unsent_is_still_the_first_of_its_host():
+def test_returned_request_stays_first_of_its_host():
     """Otherwise the source whose turn it is would go last when its robots.txt is fetched first."""
     frontier = Frontier()
     for name in "abc":
@@ -203,7 +203,7 @@ def test_restricted_host_hands_out_only_robots_txt():
     assert drain(frontier) == ["target"]
 
 
-def test_spacings_of_earlier_runs_count_for_the_order():
+def test_delays_of_earlier_runs_change_the_order():
     frontier = Frontier({"slow.example": 10.0})
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.push("slow.example", "slow")
@@ -671,7 +671,7 @@ def test_names_can_be_looked_up_before_their_hosts_are_asked():
     assert len(surprises) <= 5
 
 
-def test_the_real_scheduler_reads_what_was_begun_first(simulated):
+def test_scheduler_finishes_active_hosts_first(simulated):
     hosts = [f"h{number}.example" for number in range(200)]
     (run,) = simulated(*map(site, hosts), sources=[f"http://{host}/feed" for host in hosts])
     assert run.stats["walsh/sources/fetched"] == 200

@@ -88,7 +88,7 @@ def test_a_delay_is_the_largest_of_all(least, crawl_delay, latency, wanted):
     assert delay_after(least, crawl_delay, latency) == wanted
 
 
-def test_a_delay_counts_from_the_end_of_the_exchange():
+def test_delay_starts_at_the_end_of_the_exchange():
     times = HostTimes(request_ended_at=107.5, delay=2.0)
     assert times.ready_at(1.0) == 109.5
     assert times.ready_at(10.0) == 117.5, "the next request may ask for more room than the last"
@@ -142,7 +142,7 @@ def test_request_in_flight_ends_although_the_clock_is_set_back():
 
 
 @given(host_times, moments)
-def test_a_clock_that_was_set_back_is_told_and_corrected_once(times, now):
+def test_clock_set_back_is_reported_and_corrected_once(times, now):
     corrected = times.with_clock_at(now)
     assert (corrected == times) == (times.ahead_of(now) == 0.0)
     assert corrected.ahead_of(now) == 0.0
@@ -244,7 +244,7 @@ def test_an_unreachable_host_keeps_a_longer_hold():
     assert after(longer, now, unreachable=True).hold_until == longer.hold_until
 
 
-def test_an_unreachable_name_counts_for_nothing_in_its_domain():
+def test_unreachable_name_does_not_hold_its_domain():
     exchange = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
     times = HostTimes(request_ended_at=1.0).after(exchange.of_domain(), BACKOFF, 1000.0)
     assert times == HostTimes(request_ended_at=1000.0, delay=1.0)
@@ -275,7 +275,7 @@ def test_server_errors_in_a_row_double_the_delay_until_a_success(statuses, delay
         assert times.hold_until == 0.0, "nothing is deferred for it"
 
 
-def test_an_unreachable_host_stays_as_slow_as_it_was():
+def test_unreachable_host_keeps_its_doubled_delay():
     slow = HostTimes(server_errors=2)
     assert after(slow, 1000.0, unreachable=True).delay_with() == 4.0
     assert after(slow, 1000.0, status=500, for_robots=True).delay_with() == 8.0
@@ -297,7 +297,7 @@ class TestWatch:
             watch.see(1e9 + now, moment)
         return watch
 
-    def test_it_judges_after_45_seconds_of_beats(self):
+    def test_takeover_is_allowed_after_45_seconds_of_beats(self):
         assert self.watch().may_take_over_until == 0.0
         assert self.watch(*range(0, 45, 5)).may_take_over_until == 0.0
         assert self.watch(*range(0, 50, 5)).may_take_over_until == 1e9 + 55.0
@@ -317,5 +317,5 @@ class TestWatch:
 
 
 @cases("exchange", "is_plain_answer")
-def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_plain_answer):
+def test_urgent_outcome_is_no_plain_answer(exchange, is_plain_answer):
     assert Exchange(delay=1.0, **exchange).is_plain_answer is is_plain_answer

@@ -33,12 +33,12 @@ def test_any_other_crawl_delay_is_ignored_with_a_warning(value):
 
 
 @pytest.mark.parametrize("values", [(1, 10), (10, 1)])
-def test_the_largest_of_several_crawl_delays_counts(values):
+def test_largest_of_several_crawl_delays_is_used(values):
     assert rules_of(*(f"Crawl-delay: {value}" for value in values)).crawl_delay == 10
 
 
 @pytest.mark.parametrize("key", ["crawl-delay:", "Crawl delay:", "CRAWLDELAY :", "Crawl-delay"])
-def test_misspelled_crawl_delays_count(key):
+def test_misspelled_crawl_delays_are_read(key):
     assert rules_of(f"{key} 7").crawl_delay == 7
 
 
@@ -118,7 +118,7 @@ def test_a_request_rate_may_have_a_window(value):
     assert seconds == [None, 600, 600, None]
 
 
-def test_the_slowest_of_the_rates_in_force_counts():
+def test_slowest_of_the_active_rates_is_used():
     rules = rules_of("Request-rate: 1/10", "Request-rate: 1/20", "Request-rate: 1/5 0000-0559")
     assert (rules.interval(at(3)), rules.interval(at(12))) == (20, 20)
     rules = rules_of("Request-rate: 1/10", "Request-rate: 1/60 0000-0559")
@@ -270,5 +270,5 @@ def test_frommitz_vacuumweb_has_a_rate_for_each_time_of_day(agent):
     assert rules.comments == ("you ask all the time", "so here is a limit")
 
 
-def test_frommitz_denies_all_others():
+def test_frommitz_denies_all_other_bots():
     assert not fetchable("Walsh-Research", *PAGES, *OTHERS)

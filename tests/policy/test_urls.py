@@ -287,7 +287,7 @@ def test_a_temporary_redirect_ends_the_chain(statuses, hops, targets):
     ("statuses", "expected"),
     [((), True), ((301, 308), True), ((302,), False), ((301, 307), False), ((303, 301), False)],
 )
-def test_only_permanent_redirects_let_a_410_count_for_the_source(statuses, expected):
+def test_410_after_permanent_redirects_only_is_the_sources(statuses, expected):
     assert are_permanent(statuses) is expected
 
 

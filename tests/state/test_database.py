@@ -155,9 +155,7 @@ def test_no_table_is_made_in_another_encoding(encoded):
 
 
 @pytest.mark.parametrize("place", ["environment", "url", "database"])
-def test_texts_are_sent_in_utf_8_whatever_else_is_set(
-    encoded, postgresql_server, monkeypatch, place
-):
+def test_texts_are_sent_in_utf_8(encoded, postgresql_server, monkeypatch, place):
     url = make_url(encoded("UTF8"))
     if place == "environment":
         monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
@@ -214,7 +212,7 @@ def test_limits_of_waits_and_of_plans(postgresql_url, query):
             assert tuple(connection.execute(text(f"SELECT {columns}")).one())[:2] == ("10s", "0")
 
 
-def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
+def test_transaction_is_run_again_after_a_lost_connection(postgresql_url, caplog):
     with contextlib.closing(Database(postgresql_url)) as database:
         runs = []
 
@@ -364,7 +362,7 @@ def test_an_answer_that_stood_still_tells_no_other_time(machine):
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0, 2 * MAX_SLEW_SECONDS])
-def test_our_own_time_of_day_changes_nothing(machine, seconds):
+def test_server_clock_ignores_the_local_time_of_day(machine, seconds):
     """Nor does a machine that was suspended, whose monotonic clock stood still."""
     clock = ServerClock()
     clock.measure(machine.ask)
@@ -529,7 +527,7 @@ def bound_by_permissions():
         (None, 0o555, "unable to open database file"),
     ],
 )
-def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folder_mode, why):
+def test_unwritable_state_is_refused_with_one_line(path, file_mode, folder_mode, why):
     path.unlink() if file_mode is None else path.chmod(file_mode)
     path.parent.chmod(folder_mode)
     with bound_by_permissions(), pytest.raises(StateError) as refused:

@@ -99,7 +99,7 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
         assert warnings == expected == repeated, "each run says it"
 
 
-def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
+def test_wrong_or_empty_file_loses_no_source(state, file, synced):
     found = synced(A + B)
     wrong = C + B + '[[source]]\nurl = "ftp://a.example/"\n'
     for text, reason in ((wrong, "entry 3: .* http or https"), ("", "no source")):
@@ -143,7 +143,7 @@ def test_the_delay_of_a_host_is_the_longest_of_its_sources(synced):
     assert synced(f"{A}delay = 5\n{again}delay = 7\n{B}").delays == {"a.example": 7.0}
 
 
-def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
+def test_declared_urls_are_found_in_the_state(state, synced):
     page = '[[source]]\nurl = "http://p.example/a"\nkind = "llms"\n'
     number = synced(A + B + page).id
     feeds, pages = held(state, number), held(state, number, "llms")
@@ -221,7 +221,7 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
             assert found[record.url] == [at, at, rule], record
 
 
-def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
+def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     number = synced(A + B).id
     url = "http://a.example/feed"
     known = SourceRecord(url=url, kind="feed", visited_at=NOW - DAY + 60, not_before=NOW + 60)
@@ -354,7 +354,7 @@ def test_source_whose_index_is_outdated_is_not_visited(state, synced, database):
     assert pages_of(state, number, TERMS) == [[]]
 
 
-def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, synced, rows):
+def test_declaration_of_a_large_file_is_kept_in_parts(monkeypatch, state, file, synced, rows):
     monkeypatch.setattr(sync, "_MAX_SOURCES_PER_COPY", 4)
     blocks = [A.replace("feed", str(number)) for number in range(30)]
     first = synced("".join(blocks))

@@ -137,7 +137,7 @@ def totals(state):
     return {row["url"]: (row["entries"], row["newest_entry_at"]) for row in rows}
 
 
-def test_an_entry_counts_for_each_source_that_has_it(state):
+def test_entry_is_counted_for_each_source_that_has_it(state):
     """A source whose articles all are in another one too has not fallen silent."""
     commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
     commit(state, source(OTHER), [entry("b", OTHER, 300.0)])
@@ -194,7 +194,7 @@ def test_checking_for_a_state_creates_none(url, tmp_path):
         assert state.sources.all() == []
 
 
-def test_no_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
+def test_missing_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
     file = tmp_path / "state.sqlite3"
     assert not exists(f"sqlite:///{file}")
     assert not file.exists()

@@ -61,7 +61,7 @@ def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
         ("old%20name", "the file is 'old%20name': write %25 for a '%'"),
     ],
 )
-def test_what_does_not_name_one_file_is_refused(folder, written, why):
+def test_url_that_names_no_single_file_is_refused(folder, written, why):
     (folder / "old%20name").write_bytes(b"")
     assert why in refused(f"sqlite:///{written}")
     assert [path.name for path in folder.iterdir()] == ["old%20name"]
@@ -77,7 +77,7 @@ def test_default_state_is_in_the_project_folder_of_any_name(folder, monkeypatch,
     assert (project / ".scrapy" / "walsh.sqlite3").is_file()
 
 
-def test_a_new_state_is_told_and_an_old_one_is_not(folder, caplog):
+def test_only_a_new_state_is_reported(folder, caplog):
     caplog.set_level(logging.INFO)
     make_state("sqlite:///state.sqlite3")
     assert f"sqlite:///{folder}/state.sqlite3" in caplog.text
@@ -175,7 +175,7 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
 
 
 @pytest.mark.empty
-def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
+def test_role_without_rights_gets_a_remedy(postgresql_url):
     engine = create_engine(postgresql_url, poolclass=NullPool)
     name = postgresql_url.rpartition("/")[2]
     stranger = postgresql_url.replace("postgres@", f"{name}@")
@@ -223,7 +223,7 @@ def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):
         Options.from_settings(Settings())
 
 
-def test_no_password_is_in_what_is_said_of_a_malformed_url():
+def test_error_for_a_malformed_url_has_no_password():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")
     assert "secret" not in refused("postgresql+psycopg://me:secret@127.0.0.1:1/none")
@@ -235,7 +235,7 @@ def test_no_password_is_in_what_is_said_of_a_malformed_url():
     st.sampled_from(["me:{}@127.0.0.1:1/db", "me@127.0.0.1:1/db?sslmode=disable&password={}",
                      "127.0.0.1:1/?sslpassword={}", "me:x@127.0.0.1:1/db?p%61ssword={}&a=b"]),
 )  # fmt: skip
-def test_no_password_is_in_what_is_said_of_any_url(scheme, password, rest):
+def test_error_for_any_url_has_no_password(scheme, password, rest):
     url = scheme + rest.format(password)
     told = [without_password(url)]
     try:

@@ -159,7 +159,7 @@ def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
 
 
 @pytest.mark.empty
-def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
+def test_former_owner_can_only_lengthen_waits(engine, now):
     run(engine, take, HOST, US)
     begun = run(engine, begin, HOST, US, ASK).host
     now[0] += TIMEOUT + MARGIN
@@ -231,7 +231,7 @@ def test_workers_live_while_they_beat(engine, now, store):
 
 @pytest.mark.empty
 @pytest.mark.parametrize("back", [3.0, 90_000.0])
-def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
+def test_row_from_the_future_is_corrected_and_reported(engine, now, back, store):
     exchange(engine, now, delay=5.0, status=429, retry_after=60.0)
     now[0] -= back
     (shown,) = store.waiting().values()
@@ -281,7 +281,7 @@ def test_hosts_that_wait_are_found(engine, now, store):
 
 
 @pytest.mark.empty
-def test_the_clock_is_that_of_the_database(engine):
+def test_clock_of_the_database_is_used(engine):
     real = engine.execution_options(clock=None)
     assert abs(run(real, find, HOST).now - time.time()) < 3600.0
 

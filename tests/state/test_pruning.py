@@ -178,7 +178,7 @@ def test_request_log_stops_growing_at_a_constant_rate(state, database, small_blo
     assert sizes[-1] == 3 * 200
 
 
-def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatch):
+def test_row_renewed_during_pruning_is_kept(state, database, monkeypatch):
     keep_robots(state, "http://a:80", RobotsCopy(NOW - 91 * DAY, 200, b""))
     write = Database.write
 
@@ -192,7 +192,7 @@ def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatc
     assert left(database, robots.c.origin) == ["http://a:80"]
 
 
-def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
+def test_rows_locked_by_another_process_are_skipped(postgresql_url):
     """PostgreSQL locks rows, and two that wait for each other would end a crawl."""
     with (
         contextlib.closing(State(postgresql_url)) as theirs,
@@ -210,7 +210,7 @@ def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
         ours.write(write)
 
 
-def test_pruning_ends_although_others_hold_all_that_is_left(
+def test_pruning_ends_while_others_lock_the_remaining_rows(
     postgresql_url, small_blocks, transactions, within
 ):
     with (
@@ -264,7 +264,7 @@ def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     assert state.sync(tmp_path / "old.txt", later + 91 * DAY).changes.new == 13
 
 
-def test_a_file_that_is_read_meanwhile_is_not_forgotten(state, database, tmp_path, monkeypatch):
+def test_file_read_during_pruning_is_kept(state, database, tmp_path, monkeypatch):
     file, later = tmp_path / "sources.txt", NOW + 91 * DAY
     file.write_text("http://a.example/")
     state.sync(file, NOW)
@@ -320,7 +320,7 @@ def robots_of_evidence(at, body=NEW):
     return RobotsCopy(at, 200, body)
 
 
-def test_a_denial_names_what_decided(state, rows):
+def test_denial_names_its_rule_and_copy_of_robots_txt(state, rows):
     keep_robots(state, ORIGIN, robots_of_evidence(1.0, OLD))
     deny(state, DENIAL_EVIDENCE)
     named = text("SELECT gate, rule, line, robots, run FROM readable_denials")

@@ -239,7 +239,7 @@ def test_source_without_a_row_is_dropped_with_its_entries(state):
         ("sqlite:////proc/nowhere/state.sqlite3", "WALSH_STATE_URL"),
     ],
 )
-def test_what_cannot_be_opened_is_refused_in_one_sentence(url, word):
+def test_state_that_cannot_be_opened_is_refused(url, word):
     with pytest.raises(StateError, match=word) as refused:
         State(url)
     assert len(str(refused.value).splitlines()) == 1
@@ -333,7 +333,7 @@ def test_whether_another_run_proved_the_network(runs, proven_at, declared, visit
     assert runs.is_network_proven(number, visited) is is_proven
 
 
-def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
+def test_run_names_its_declaration_which_is_stored_once(runs, state):
     declared = declaration([Source("http://a.example/feed"), Source("http://b.example/", "llms")])
     begun = RunRecord(spider="feeds", started_at=100.0, settings={"x": True})
     names = [runs.find(runs.begin(begun, body)).settings for body in (declared, declared, b"")]

@@ -155,7 +155,7 @@ def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp
         ("walsh_scrapy lint -", 0, "<&- >&- 2>&-"),
     ],
 )
-def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, command, status, closed):
+def test_command_with_closed_streams_ends_normally(tmp_path, command, status, closed):
     (tmp_path / "s.txt").write_text("https://a.example/\n")
     environment = os.environ | {
         "SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings",
@@ -213,7 +213,7 @@ def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call
     assert file.read_bytes() == b"no database" * 500
 
 
-def test_what_strangers_write_cannot_command_a_terminal(capsys):
+def test_control_characters_are_escaped_for_a_terminal(capsys):
     print_lines(["a\x1b[2J\nb", *align([["\x1b[2J", "c"], ["dd", "e"]])])
     assert capsys.readouterr().out.splitlines() == ["a\\x1b[2J\\nb", "\\x1b[2J  c", "dd       e"]
 
@@ -359,7 +359,7 @@ def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
     assert "conformance" in walsh("--help")[1]
 
 
-def test_the_time_of_now_decides_where_none_is_given(walsh, monkeypatch, tmp_path):
+def test_current_time_is_used_by_default(walsh, monkeypatch, tmp_path):
     (tmp_path / "robots.txt").write_text("User-agent: *\nVisit-time: 1300-1400\nDisallow:\n")
     monkeypatch.setattr(time, "time", lambda: NOON)
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", OPEN)
@@ -393,7 +393,7 @@ def shop(tmp_path):
     return tmp_path / "shop"
 
 
-def test_in_another_project_scrapy_lists_no_command_of_ours(shop):
+def test_scrapy_lists_no_commands_of_this_add_on(shop):
     listed = execute(sys.executable, "-m", "scrapy", cwd=shop).stdout
     assert " crawl " in listed
     assert [name for name in COMMANDS if re.search(rf"^  {name} ", listed, re.MULTILINE)] == []

@@ -199,7 +199,7 @@ ROBOTS = {
 }
 
 
-def test_what_is_asked_for_and_declared(loopback_web, discover):
+def test_discover_requests_and_declares_feeds_of_a_site(loopback_web, discover):
     web = loopback_web(
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")})
     )
@@ -271,7 +271,7 @@ def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, t
         assert line in found.stdout
 
 
-def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
+def test_other_hosts_are_requested_while_one_host_waits(loopback_web, discover):
     web = loopback_web(
         Site("slow.example", "User-agent: *\nCrawl-delay: 3\n", {"/llms.txt": LLMS_TXT}),
         site("blog.example"),

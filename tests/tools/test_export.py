@@ -65,7 +65,7 @@ LENGTHS = st.timedeltas(timedelta(microseconds=1), timedelta(hours=12))
     ),
     st.booleans(),
 )
-def test_whatever_is_declared_is_read_back(source, is_broken):
+def test_any_declared_sources_are_read_back(source, is_broken):
     written = io.BytesIO()
     write_opml([source], written, lambda _url: None)
     body = written.getvalue()
@@ -267,7 +267,7 @@ def test_of_the_entries_only_the_newest_are_read(new_state, exported_feed, monke
         exported_feed()
 
 
-def test_texts_of_strangers_stay_texts(new_state, exported_feed):
+def test_markup_in_texts_is_escaped(new_state, exported_feed):
     odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
     commit(new_state, READ, [new_entry(2, **odd), new_entry(3, title=None)])
     feed = exported_feed()
@@ -381,7 +381,7 @@ def test_several_runs_are_one_record_in_the_order_they_saw_it(loopback_web, craw
         assert result.stderr.startswith(f"{count} entries ".encode())
 
 
-def test_what_is_exported_can_be_chosen(web, crawl, export, tmp_path):
+def test_exported_entries_can_be_selected(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
 
     def sources(*arguments):

@@ -104,7 +104,7 @@ def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
     assert paths(web.log) == ["blog.example/robots.txt"], "a second call sends no request"
 
 
-def test_what_an_unreachable_robots_txt_defers_is_not_denied(loopback_web, ask):
+def test_deferral_by_an_unreachable_robots_txt_is_no_denial(loopback_web, ask):
     web = loopback_web(site("error.example", Reply(status=500)))
     quick = {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.1}
     result = ask(
@@ -154,7 +154,7 @@ def test_every_spelling_of_a_url_is_asked_for(loopback_web, ask):
     assert len(web.log) == 2
 
 
-def test_the_last_blocklist_counts_as_in_a_crawl(loopback_web, ask):
+def test_last_copy_of_the_blocklist_is_used_as_in_a_crawl(loopback_web, ask):
     web = loopback_web(
         site("blog.example"), Site("operator.example", pages={"/blocklist.json": Reply(status=404)})
     )

@@ -54,7 +54,7 @@ def titles(out):
     return [json.loads(line)["title"] for line in out.splitlines()]
 
 
-def test_by_default_it_lists_the_finds_of_the_last_run_with_any(state, new):
+def test_default_is_the_last_run_with_new_entries(state, new):
     status, out, _ = new("--json")
     assert status == 0
     assert titles(out) == ["New", "Old"]
@@ -75,7 +75,7 @@ def test_entries_since_a_moment_come_by_source(state, new):
     ]  # fmt: skip
 
 
-def test_nothing_new_is_a_sentence_and_no_failure(state, new):
+def test_no_new_entries_is_no_failure(state, new):
     status, out, error = new("--since", "2026-06-01")
     assert (status, out.count("\n")) == (0, 1)
     assert "since 2026-06-01 00:00:00" in error
@@ -147,7 +147,7 @@ def files_of(folder):
     return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_path):
+def test_init_writes_the_project_and_prints_the_next_commands(walsh_init, tmp_path):
     status, out, err = walsh_init("my feeds")
     assert (status, err) == (0, "")
     _, first, second, _, *commands = out.splitlines()
@@ -177,7 +177,7 @@ def test_new_project_has_the_files_of_this_repository(project):
     assert theirs["BOT_NAME"] == "new"
 
 
-def test_it_overwrites_nothing_and_then_writes_nothing(walsh_init, tmp_path):
+def test_no_file_is_written_if_one_already_exists(walsh_init, tmp_path):
     (tmp_path / "spiders").mkdir()
     (tmp_path / "spiders" / "feeds.py").symlink_to("nowhere")
     status, out, err = walsh_init(".")
@@ -212,7 +212,7 @@ def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, s
     assert [text for text in lines if text not in line] == []
 
 
-def test_it_crawls_under_its_own_identity(crawl, direct_web, project):
+def test_new_project_crawls_under_its_own_identity(crawl, direct_web, project):
     web = direct_web(site("blog.example"))
     settings = project / "settings.py"
     filled = settings.read_text()

@@ -195,13 +195,13 @@ def test_a_screen_reader_gets_headings_captions_and_titles(filled, requests, hos
         assert set(attributes["aria-labelledby"].split()) <= set(ids)
 
 
-def test_a_page_about_nothing_has_no_empty_section(filled):
+def test_empty_page_has_no_empty_section(filled):
     text = page_of(*filled(0))
     assert "Nothing needs your attention" in text
     assert not re.search('id="(?:gaps|requests|waiting|new)"', text)
 
 
-def test_what_needs_attention_comes_first_with_its_section(filled):
+def test_problems_come_first_with_links_to_their_section(filled):
     url, file = filled(240, 6)
     with closing(State(url, clock=lambda: NOW)) as state:
         hold(state, "blog1.example", 2 * DAY, "retry-after", 429)
@@ -273,7 +273,7 @@ def test_runs_that_went_wrong_are_named_and_come_first(tmp_path):
     assert "state_failed" in need["subject"]
 
 
-def test_texts_of_strangers_are_shown_and_not_obeyed(filled):
+def test_hostile_texts_are_escaped(filled):
     text = page_of(*filled(240, 6))
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\\u202egnippals" in text
@@ -303,7 +303,7 @@ def need_of(report, section):
     return rows[0]["subject"] if rows else None
 
 
-def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled):
+def test_short_gap_is_shown_in_problems_table_and_chart(filled):
     url, file = filled(30)
     assert need_of(report_of(url, file), "gaps") is None
     with closing(State(url)) as state:
@@ -357,7 +357,7 @@ def test_a_gap_since_an_earlier_run_is_compared_too(filled):
     assert row["shortest"]["by_hold"]
 
 
-def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(filled):
+def test_unreadable_sources_file_is_shown_in_the_page(filled):
     url, file = filled(1)
     file.write_text("no URL")
     text = page_of(url, file)

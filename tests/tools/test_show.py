@@ -140,11 +140,11 @@ def test_rows_with_problems_are_coloured():
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_a_terminal_without_colours_gets_none(environment):
+def test_no_colours_for_a_terminal_without_colours(environment):
     assert "\x1b" not in python_shows(PROGRAM, "2000", **environment)
 
 
-def test_strangers_send_no_control_characters_to_a_terminal():
+def test_control_characters_of_sites_are_escaped():
     text = "\n".join(lines_shown(2000, 100))
     unsafe = [character for character in text if not character.isprintable()]
     assert set(unsafe) <= {"\n", "\u200d"}

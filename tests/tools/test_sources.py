@@ -69,7 +69,7 @@ def test_every_source_is_listed_with_its_outcome(loopback_web, crawl, listed):
     assert list(listed("--stale", "1d")) == [], "their first visits were a moment ago"
 
 
-def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
+def test_due_sources_are_those_of_the_next_run(loopback_web, crawl, listed):
     hosts = ("one", "two", "three")
     pages = {f"p{number}": feed() for number in range(2)}
     web = loopback_web(*(site(f"{host}.example", **pages) for host in hosts))
@@ -94,7 +94,7 @@ def test_a_changed_file_is_read_into_the_state_ahead(sources):
     assert "1 removed" in second
 
 
-def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, sources):
+def test_resume_makes_gone_or_failing_sources_due(loopback_web, crawl, listed, sources):
     web = loopback_web(
         site("gone.example", feed=[Reply(status=410), feed()]),
         site("ill.example", feed=Reply(status=404)),
@@ -247,7 +247,7 @@ def test_sources_that_fail_for_long_are_chosen(walsh, declare, state_url):
 @pytest.mark.parametrize(
     ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entry")]
 )
-def test_an_empty_list_says_what_it_was_about(walsh, declare, option, sentence):
+def test_message_for_an_empty_list_names_the_filter(walsh, declare, option, sentence):
     declare(A)
     status, _, err = walsh("sources", option)
     assert status == 0

@@ -61,7 +61,7 @@ def test_source_is_added_at_the_end_of_an_unchanged_file(tmp_path, name, body, a
         ("s.yaml", "", "extension"),
     ],
 )
-def test_what_cannot_be_added_is_told_and_the_file_stays(tmp_path, name, body, words):
+def test_refused_source_leaves_the_file_unchanged(tmp_path, name, body, words):
     file = tmp_path / name
     file.write_text(body)
     with pytest.raises((CommandError, SourcesError), match=words):
@@ -126,7 +126,7 @@ def feed_of(url, title=None, *, entries=None, form="feed", unsure=False):
         (offer_of("markdown", feeds=[feed_of(A, form=None)]), Source(SITE, "llms")),
     ],
 )
-def test_what_a_url_stands_for(offer, source):
+def test_choice_of_the_source_for_a_url(offer, source):
     assert choose(offer)[0] == source
 
 
@@ -158,7 +158,7 @@ def test_several_candidates_are_listed_for_the_operator():
     assert of_comments.startswith(f"  {comments}: {RSS}, of comments: ")
 
 
-def test_where_nothing_is_declared_it_says_what_to_try():
+def test_site_without_a_feed_gets_advice():
     source, (head, *tried) = choose(offer_of())
     assert source is None
     assert head.startswith("https://site.example/: no feed")

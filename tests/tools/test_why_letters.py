@@ -120,7 +120,7 @@ def test_a_source_may_be_a_robots_txt(simulated, tmp_path):
     world.check_letters()
 
 
-def test_no_gap_is_told_across_a_clock_that_was_set(simulated, tmp_path):
+def test_no_gap_is_shown_across_a_clock_change(simulated, tmp_path):
     world = World(simulated, tmp_path)
     for hour in (10, 9):
         world.run(hour * HOUR, [url("busy"), url("shut")], *web())
@@ -129,7 +129,7 @@ def test_no_gap_is_told_across_a_clock_that_was_set(simulated, tmp_path):
     assert "a clock was set" in world.letters[0].text
 
 
-def test_the_own_host_of_the_list_on_odd_days(simulated, tmp_path):
+def test_letter_to_the_host_of_the_blocklist(simulated, tmp_path):
     """It asks for three days, and then lists itself."""
     world, host = World(simulated, tmp_path), "operator.example"
     world.run(0.0, [url("busy")], *web())
