@@ -415,28 +415,39 @@ def test_the_sources_are_exported_as_opml_and_read_back(web, crawl, export, tmp_
     assert one.stdout.count(b"<outline") == 1
 
 
-def test_existing_file_is_replaced_only_on_request_and_whole(web, crawl, export, tmp_path):
+@pytest.fixture
+def old_file(web, crawl, tmp_path):
+    """A private file that is there before an export of a crawl."""
     crawl(web, sources=SOURCES)
     file = tmp_path / "old.jsonl"
     file.write_text("old")
     file.chmod(0o600)
-    refused = export("-o", file)
+    return file
+
+
+def test_existing_file_is_not_replaced_without_request(old_file, export):
+    refused = export("-o", old_file)
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"walsh: {file} already exists".encode())
-    assert file.read_text() == "old"
-    state = tmp_path / "crawl" / "walsh.sqlite3"
-    with sqlite3.connect(state) as database:
+    assert str(old_file).encode() in refused.stderr
+    assert old_file.read_text() == "old"
+
+
+def test_existing_file_is_replaced_as_a_whole_or_not_at_all(old_file, export, tmp_path):
+    with sqlite3.connect(tmp_path / "crawl" / "walsh.sqlite3") as database:
         database.execute("UPDATE entries SET item = 'broken' WHERE source LIKE '%other%'")
     database.close()
-    broken = export("-O", file)
+    broken = export("-O", old_file)
     assert broken.returncode == 3
     assert b"cannot be read" in broken.stderr
     assert len(broken.stderr.splitlines()) == 1
-    assert file.read_text() == "old"
+    assert old_file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
-    assert export("-O", file, "--source", SOURCES[0]["url"]).returncode == 0
-    assert len(read(file, "jsonl")) == 5
-    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_replaced_file_keeps_its_permissions(old_file, export):
+    assert export("-O", old_file, "--source", SOURCES[0]["url"]).returncode == 0
+    assert len(read(old_file, "jsonl")) == 5
+    assert old_file.stat().st_mode & 0o777 == 0o600
 
 
 def test_opml_needs_no_state_and_makes_none(export, tmp_path):

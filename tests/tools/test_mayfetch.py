@@ -163,11 +163,16 @@ def test_last_copy_of_the_blocklist_is_used_as_in_a_crawl(loopback_web, ask):
     assert "last copy of the blocklist" in result.stdout
 
 
-def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, ask, tmp_path):
-    web = loopback_web(site("library.example", "User-agent: *\nDisallow: /private/\n"))
+@pytest.fixture
+def library(loopback_web):
+    """A web with one host, which the gates of the project are about."""
+    return loopback_web(site("library.example", "User-agent: *\nDisallow: /private/\n"))
+
+
+def test_gate_of_the_project_decides(library, ask):
     paths_asked = ("staff/1", "closed/1", "broken/1", "private/1", "feed")
     urls = [f"http://library.example/{path}" for path in paths_asked]
-    result = ask(web, "--json", *urls, DOWNLOADER_MIDDLEWARES=GATES)
+    result = ask(library, "--json", *urls, DOWNLOADER_MIDDLEWARES=GATES)
     assert result.returncode == 1, result.stderr
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(answer["allowed"], answer["gate"]) for answer in answers] == [
@@ -179,14 +184,26 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
     assert "in office hours" in closed["reason"]
     assert "of the project" in broken["reason"]
     assert feed["allowed_from"] is None
-    assert paths(web.log) == ["library.example/robots.txt"]
+
+
+def test_question_to_a_gate_records_no_denial(library, ask, tmp_path):
+    urls = ["http://library.example/staff/1", "http://library.example/feed"]
+    ask(library, *urls, DOWNLOADER_MIDDLEWARES=GATES)
+    assert paths(library.log) == ["library.example/robots.txt"]
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         assert list(state.rows("readable_denials")) == []
+
+
+def test_gate_behind_robots_txt_denies_too(library, ask):
     late = json.dumps({f"{StaffGate.__module__}.ClosedGate": 110})
-    closed = ask(web, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
+    closed = ask(library, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
     assert closed.stdout.startswith("http://closed.example/feed: denied by office\n")
     assert "closed for robots" in closed.stdout
-    told = ask(web, *urls[:2], DOWNLOADER_MIDDLEWARES=GATES)
-    assert told.stdout.startswith(f"{urls[0]}: denied by office\n")
-    assert "  office     no robots, please\n" in told.stdout
-    assert f"{urls[1]}: allowed from 2100-01-01" in told.stdout
+
+
+def test_answer_of_a_gate_is_printed(library, ask):
+    urls = ["http://library.example/staff/1", "http://library.example/closed/1"]
+    answer = ask(library, *urls, DOWNLOADER_MIDDLEWARES=GATES).stdout
+    assert answer.startswith(f"{urls[0]}: denied by office\n")
+    assert "  office     no robots, please\n" in answer
+    assert f"{urls[1]}: allowed from 2100-01-01" in answer
