@@ -78,7 +78,10 @@ def visit(chromium, address):
 def violations(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(page).response["violations"]
-    return [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found]
+    return [
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,13 +89,13 @@ def violations(page):
 )
 def test_a_page_has_no_violations_and_no_part_outside_the_screen(visit, viewport, scheme):
     page = visit("some", viewport, color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    page.evaluate("document.querySelectorAll('details').forEach(element => element.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     assert violations(page) == []
 
 
 @pytest.mark.parametrize("size", ["none", "one"])
-def test_a_page_about_nothing_is_sound_too(visit, size):
+def test_empty_page_has_no_violations(visit, size):
     page = visit(size, PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert violations(page) == []
@@ -105,7 +108,7 @@ def test_ten_thousand_requests_open_in_two_seconds(visit, viewport):
     assert 0 < taken < 2000.0
 
 
-def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
+def test_page_works_without_javascript_by_keyboard(visit):
     page = visit("some", java_script_enabled=False)
     assert page.get_by_role("heading", name="Needs your attention").is_visible()
     page.keyboard.press("Tab")
@@ -118,7 +121,7 @@ def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
     assert page.get_by_role("img").count() == 2
 
 
-def test_what_is_new_is_printed_although_it_is_folded(visit):
+def test_folded_new_entries_are_printed(visit):
     page = visit("some")
     headline = page.locator("#new li").first
     assert not headline.is_visible()

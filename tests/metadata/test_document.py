@@ -67,9 +67,9 @@ def titles(feed):
     ],
 )
 @pytest.mark.usefixtures("three")
-def test_of_too_many_entries_the_newest_are_read_and_the_rest_counted(form, entry, dates):
+def test_newest_entries_are_read_and_the_rest_is_counted(form, entry, dates):
     numbered = [entry.format(number, date) for number, date in enumerate(dates, 1)]
-    rising, falling = (read(form.format("".join(each))) for each in (numbered, numbered[::-1]))
+    rising, falling = (read(form.format("".join(order))) for order in (numbered, numbered[::-1]))
     assert (titles(rising), rising.left_out) == (["4", "5", "6"], 3)
     assert (titles(falling), falling.left_out) == (["6", "5", "4"], 3)
     assert all(entry.url and (entry.published or entry.updated) for entry in falling.entries)
@@ -121,7 +121,7 @@ def attributes(number):
     return " ".join(f"a{at}=''" for at in range(number))
 
 
-def test_what_real_feeds_have_is_read():
+def test_media_types_of_real_feeds_are_read():
     items = [{"id": 1}, {"id": "," * 500_000}]
     body = json.dumps({"version": "https://jsonfeed.org/version/1", "items": items})
     assert len(read(body).entries) == 2
@@ -156,14 +156,19 @@ def sentence(body, content_type=None):
         (bytes(range(1, 256)), "binary data"),
     ],
 )
-def test_the_sentence_says_what_the_body_is(body, what):
+def test_error_says_what_the_body_is(body, what):
     said = sentence(body.encode() if isinstance(body, str) else body)
     assert what in said
     assert said.endswith(".")
 
 
-def test_the_sentence_has_the_media_type_and_stays_one_line():
-    assert sentence(b"hello", "text/plain") == "Not a feed but plain text (served as text/plain)."
+def test_the_error_names_the_format_and_the_media_type():
+    error = sentence(b"<html>", "text/plain")
+    assert "an HTML page" in error
+    assert "text/plain" in error
+
+
+def test_a_forged_media_type_stays_one_short_line():
     forged = sentence(b"hello", "text/plain\r\nERROR forged " + "x" * 999)
     assert "\n" not in forged
     assert len(forged) < 150
@@ -215,7 +220,7 @@ def test_a_feed_is_declared_in_any_spelling(link):
 
 
 @cases("link")
-def test_nothing_else_is_a_declaration_of_a_feed(link):
+def test_other_links_declare_no_feed(link):
     assert urls(f"<html><head>{link}</head><body>{LINK}") == []
 
 
@@ -232,7 +237,7 @@ def test_nothing_else_is_a_declaration_of_a_feed(link):
         ("<style>" + "x" * HEAD_BYTES + "</style>", []),
     ],
 )
-def test_what_comes_before_a_link_counts_as_browsers_read_it(before, found):
+def test_elements_before_a_link_are_read_as_in_browsers(before, found):
     assert urls(f"<html><head>{before}{LINK}") == found
 
 
@@ -242,7 +247,7 @@ def test_titles_are_one_line_in_the_encoding_of_the_page():
     assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", MEDIA_TYPE)
 
 
-def test_each_feed_is_kept_once_and_those_of_comments_come_last():
+def test_each_feed_is_kept_once_and_comments_come_last():
     main, other = FeedLink(FEED_URL), FeedLink("https://blog.example/news.xml", "News")
     comments = [
         FeedLink("https://blog.example/comments/feed/"),

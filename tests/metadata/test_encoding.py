@@ -190,7 +190,7 @@ def test_one_bad_byte_in_a_hundred_is_few():
 
 
 @pytest.mark.parametrize("name", ["idna", "punycode", "unicode_escape", "base64", "undefined"])
-def test_codecs_that_no_page_uses_do_not_count(name):
+def test_codecs_that_no_page_uses_are_ignored(name):
     assert to_utf8(b"caf\xe9", f"text/xml; charset={name}").decode() == "café"
 
 

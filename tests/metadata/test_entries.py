@@ -108,7 +108,7 @@ def test_an_id_that_is_the_page_is_one_in_every_spelling():
     assert len(new([entry(PAGE, PAGE, "Post"), entry(PAGE, PAGE + "#c", "By: Jo")])) == 2
 
 
-def test_without_a_link_the_id_counts():
+def test_entry_without_link_is_identified_by_its_id():
     mine, theirs = (
         keyed(entry(None, "urn:uuid:1"), entry(None, "17"), source=f"https://{x}.example/")
         for x in "ab"
@@ -119,7 +119,7 @@ def test_without_a_link_the_id_counts():
     assert new(same_title) == same_title
 
 
-def test_without_link_and_id_source_title_and_date_count():
+def test_entry_without_link_and_id_has_source_title_and_date():
     day = "2026-05-23T00:00:00Z"
     assert len(new([entry(title="A"), entry(title="B"), entry(title="A", published=day)])) == 3
     (mine,), (again,) = keyed(entry(title="A")), keyed(entry(title="A"))
@@ -129,7 +129,7 @@ def test_without_link_and_id_source_title_and_date_count():
 
 @pytest.mark.parametrize("id_", [PAGE, PAGE + "/", PAGE + "#v2"])
 @pytest.mark.parametrize("link", [PAGE, PAGE + "#v2"])
-def test_an_entry_without_its_former_link_is_known_if_its_id_is_that_link(link, id_):
+def test_entry_whose_id_was_its_link_is_known_without_link(link, id_):
     known = KnownEntries()
     assert new([entry(link, id_, "A")], known)
     assert new([entry(None, id_, "A")], known) == []
@@ -158,9 +158,9 @@ def are_same(one, other):
 
 
 @given(st.lists(st.lists(ENTRIES.filter(lambda entry: entry.url), max_size=4), max_size=4))
-def test_nothing_is_lost_and_nothing_is_twice(documents):
+def test_no_entry_is_lost_or_kept_twice(documents):
     known = KnownEntries()
-    kept = [each for document in documents for each in new(document, known)]
+    kept = [entry for document in documents for entry in new(document, known)]
     for at, one in enumerate(kept):
         assert not any(are_same(one, other) for other in kept[:at])
     assert all(any(are_same(one, other) for other in kept) for doc in documents for one in doc)
@@ -184,7 +184,7 @@ def test_the_order_does_not_matter_to_how_many_are_kept(published):
     for order in permutations(entries):
         known = KnownEntries()
         assert new(originals, known) == originals
-        assert [each for one in order for each in new([one], known)] == []
+        assert [entry for one in order for entry in new([one], known)] == []
 
 
 TEXTS = st.none() | st.text(max_size=3)
@@ -195,7 +195,7 @@ def test_every_entry_has_keys_which_depend_on_no_other(entries):
     all_keyed = keyed(*entries)
     assert [(e.url, e.id, e.title) for e in all_keyed] == [(e.url, e.id, e.title) for e in entries]
     assert all(re.fullmatch("[0-9a-f]{64}", key) for e in all_keyed for key in (e.key, e.page_key))
-    assert [keyed(each)[0] for each in entries] == list(all_keyed)
+    assert [keyed(single)[0] for single in entries] == list(all_keyed)
 
 
 # --- what is evidence in a document
@@ -220,7 +220,7 @@ def dates_of(*dates):
         pytest.param(["2026-05-23T00:00:00Z", None], id="one dated, at the response"),
     ],
 )
-def test_dates_that_a_generator_may_have_made_count_as_missing(dates):
+def test_generated_dates_are_ignored(dates):
     assert dates_of(*dates) == [None, None]
 
 
@@ -239,7 +239,7 @@ def test_other_dates_are_evidence(dates):
     assert dates_of(*dates) == dates
 
 
-def test_a_shared_date_counts_as_missing_for_its_entries_only():
+def test_shared_date_is_ignored_for_its_entries_only():
     assert dates_of(DAYS[0], DAYS[1], DAYS[1], DAYS[2]) == [DAYS[0], None, None, DAYS[2]]
 
 
@@ -292,14 +292,14 @@ def of_posts(hit):
 
 
 def of_posts_again(hit):
-    again = [Post(each.title, f"{each.link}#utm=atom", f"urn:{each.id}") for each in posts(hit)]
+    again = [Post(post.title, f"{post.link}#utm=atom", f"urn:{post.id}") for post in posts(hit)]
     return Reply(atom("Posts", again), content_type="application/atom+xml")
 
 
 def of_comments(hit):
     comments = [
-        Post(f"By: Jo {day}", f"{each.link}#comment-{day}", f"{each.id}#comment-{day}")
-        for each in posts(hit)
+        Post(f"By: Jo {day}", f"{post.link}#comment-{day}", f"{post.id}#comment-{day}")
+        for post in posts(hit)
         for day in range(int(hit.started // DAY) + 1)
     ]
     return feed("Comments", comments)
@@ -308,16 +308,16 @@ def of_comments(hit):
 PAGES = {"/feed/": of_posts, "/comments/feed/": of_comments, "/atom/": of_posts_again}
 
 
-def test_posts_and_their_comments_are_recorded_in_whatever_order_their_feeds_come(simulated):
+def test_posts_and_comments_are_recorded_in_any_order_of_feeds(simulated):
     sites = [Site(f"{n}.example", "", PAGES) for n in range(3)]
     paths = list(PAGES)
     sources = [f"http://{n}.example{path}" for n in range(3) for path in paths[n:] + paths[:n]]
     first, second, third = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
-    found = [Counter(item["title"].split()[0] for item in each.items) for each in (first, second)]
+    found = [Counter(item["title"].split()[0] for item in run.items) for run in (first, second)]
     assert found == [{"Day": 3 * 1, "By:": 3 * 1}, {"Day": 3 * 2, "By:": 3 * (3 * 3 - 1)}]
     assert len(third.items) == 3 * (2 + 5 * 5 - 3 * 3)
     # "Known before" is said of what is known: each entry of the first run, and the posts twice.
-    known = [each.stats.get("walsh/entries/known", 0) for each in (first, second)]
+    known = [run.stats.get("walsh/entries/known", 0) for run in (first, second)]
     assert known == [3 * 1, 3 * (1 + 1 + 3)]
 
 
@@ -335,11 +335,11 @@ def of_late(hit):
     return feed("Early", named)
 
 
-def test_a_source_cannot_take_entries_from_that_of_their_host(simulated):
+def test_source_cannot_take_entries_of_another_host(simulated):
     """Neither under their links nor under their ids; two that name them have each of them once."""
     hosts = ["early", "early-too", "late"]
     sites = [Site(f"{host}.example", "", {"/feed/": of_late}) for host in hosts]
     sources = [f"http://{host}.example/feed/" for host in hosts]
     crawls = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
-    first, second, third = ([item["title"] for item in each.items] for each in crawls)
+    first, second, third = ([item["title"] for item in crawl.items] for crawl in crawls)
     assert (first, sorted(second), third) == (["Taken"] * 3, ["Day 0", "Day 1", "Day 2"], [])

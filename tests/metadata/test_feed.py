@@ -118,7 +118,7 @@ def test_atom_10():
     assert (only.authors, only.tags) == (("Jo",), ("a", "only a label"))
 
 
-def test_nothing_of_the_content_is_kept():
+def test_no_content_is_kept():
     secret = "SECRET WORDS"
     feeds = (
         rss(
@@ -279,7 +279,7 @@ ATOM_OWN = (
 
 @cases("begin", "end")
 @pytest.mark.parametrize("broken", ["", "a & b"])
-def test_what_is_inside_a_foreign_element_changes_nothing(begin, end, broken):
+def test_children_of_a_foreign_element_are_ignored(begin, end, broken):
     others = f"{begin}{OTHERS}{end}{broken}"
     for own in (f"{others}{RSS_OWN}", f"{RSS_OWN}{others}", f"<guid>g</guid>{others}"):
         feed = f"{{0}}<item>{own}</item><ttl>60</ttl><language>de</language>{{0}}"
@@ -304,7 +304,7 @@ def test_children_of_unknown_elements_of_an_item_are_not_its_own():
         assert (only.url, only.published, only.id) == (None, None, "g")
 
 
-def test_what_modules_say_of_the_item_itself_is_its_own():
+def test_elements_of_known_modules_are_read():
     only = item(
         "<media:group><media:content><media:title>M</media:title><media:category>m</media:category>"
         "</media:content><media:keywords>k, l</media:keywords></media:group>"
@@ -324,7 +324,7 @@ def test_what_modules_say_of_the_item_itself_is_its_own():
         "<feed xmlns='https://www.w3.org/2005/Atom'>{}</feed>",
     ],
 )
-def test_a_feed_in_a_namespace_that_is_not_quite_its_own_is_read(document):
+def test_feed_in_a_misspelled_namespace_is_read(document):
     feed = read(document.format("<item><title>One</title><author><name>A</name></author></item>"))
     assert [(e.title, e.authors) for e in feed.entries] == [("One", ("A",))]
 
@@ -401,7 +401,7 @@ def test_language(declared, language):
     assert rss(f"<language>{declared}</language>").language == language
 
 
-def test_titles_that_are_too_long_are_cut_and_no_entry_is_left_out():
+def test_long_titles_are_cut_and_their_entries_kept():
     prose = f"<title>{'word ' * 400}</title>"
     feed = read(f"<rss><channel>{prose}<item>{prose}<guid>1</guid></item></channel></rss>")
     for title in (feed.title, feed.entries[0].title):
@@ -433,7 +433,7 @@ def test_dates(body, published, updated):
     assert (only.published, only.updated) == (published, updated)
 
 
-def test_an_atom_entry_with_only_an_update_has_no_date_of_publication():
+def test_atom_updated_is_not_the_publication_date():
     only = entry("<updated>2026-05-23T00:00:00Z</updated>")
     assert (only.published, only.updated) == (None, "2026-05-23T00:00:00Z")
 
@@ -460,7 +460,7 @@ def test_a_ttl_that_is_no_number_is_none(ttl):
 
 
 @cases("body", "content_type")
-def test_valid_utf8_is_utf8_whatever_is_declared(body, content_type):
+def test_valid_utf8_overrides_the_declared_encoding(body, content_type):
     text = body.format("<rss><channel><title>Ünï 日本</title></channel></rss>")
     assert read(text, content_type=content_type).title == "Ünï 日本"
 
@@ -508,7 +508,7 @@ QUOTING = "<!-- </rss> </channel> --><x><![CDATA[</channel> </rss> </rdf:RDF> </
         (RDF.replace("rdf:RDF", "r:RDF").replace("xmlns:rdf", "xmlns:r"), "</r:RDF>"),
     ],
 )
-def test_a_feed_is_whole_if_it_has_its_own_end_tag_not_a_quoted_one(document, end):
+def test_feed_is_complete_only_with_its_own_end_tag(document, end):
     whole = document.rindex(end) + len(end)
     for cut in range(document.index("<title>"), len(document)):
         assert read(document[:cut]).is_complete is (cut >= whole), document[:cut][-40:]
@@ -604,7 +604,7 @@ def test_the_feeds_without_content():
 
 @pytest.mark.parametrize("form", ENTRIES)
 @cases("markup")
-def test_content_changes_nothing(form, markup):
+def test_content_is_ignored(form, markup):
     for name in CONTENT:
         for attributes in TYPES:
             content = f"<{name} {attributes}>{markup}</{name}>"
@@ -651,7 +651,7 @@ ELEMENTS = st.recursive(
 
 @settings(max_examples=300)
 @given(st.sampled_from(CONTENT), st.sampled_from(TYPES), ELEMENTS, st.sampled_from([*ENTRIES]))
-def test_any_markup_in_content_changes_nothing(name, attributes, inner, form):
+def test_markup_in_content_is_ignored(name, attributes, inner, form):
     content = f"<{name} {attributes}>{inner}</{name}>"
     assert read_of_unread(ENTRIES[form].replace("{0}", content)) == WITHOUT[form]
 

@@ -146,7 +146,7 @@ def test_an_item_must_be_an_object():
     assert [e.id for e in feed(1, None, "x", [], {"id": "1"}).entries] == ["1"]
 
 
-def test_a_key_given_twice_counts_once():
+def test_last_value_of_a_repeated_key_is_used():
     body = f'{{"version": "{VERSION}", "items": [], "items": [{{"id": "1", "id": "2"}}]}}'
     assert [e.id for e in read(body.encode()).entries] == ["2"]
 

@@ -122,7 +122,7 @@ def test_a_feed_that_is_cut_off_keeps_the_entries_before_the_cut(document, data)
 
 @settings(max_examples=100)
 @given(documents())
-def test_what_is_well_formed_is_the_same_after_a_repair(document):
+def test_well_formed_document_is_the_same_after_a_repair(document):
     text = built(document)
     repaired = well_formed(text.encode(), {"own": "Our Blog"})
     again = parse_feed(repaired.document, url=URL, content_type=None, source=URL)
@@ -139,7 +139,7 @@ PIECES = [
 
 @settings(max_examples=100)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=20), st.data())
-def test_whatever_is_repaired_is_well_formed(pieces, data):
+def test_repaired_document_is_well_formed(pieces, data):
     entities = data.draw(
         st.dictionaries(
             st.sampled_from(["own", "unknown", "amp", "1", "é"]),
@@ -177,7 +177,7 @@ def test_every_encoding_is_repaired(encoding):
     assert titles(feed) == ["é &", "é"]
 
 
-def test_an_entry_without_an_end_tag_ends_where_the_next_one_begins():
+def test_entry_without_end_tag_ends_at_the_next_entry():
     feed = read(
         "<rss><channel><item><title>1</title><link>/1</link><x:v>"
         "<item><title>2</title><link>/2</link></item><item><title>3<link>/3</link>"
@@ -290,7 +290,7 @@ def test_a_reference_of_thousands_of_digits_is_no_character():
         read_opml(endless)
 
 
-def test_an_encoding_does_not_hide_what_takes_long():
+def test_encoding_does_not_hide_a_slow_document():
     """feedparser is quadratic in declarations before the root, which begins far too late here."""
     text = "\n<!ENTITY" * 2000 + "<rss version='2.0'>"
     with pytest.raises(NotAFeed, match="plain text"):
@@ -306,7 +306,7 @@ def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
     def strict(*_):
         raise MemoryError
 
-    monkeypatch.setattr(feed_module, "_parse", strict)
+    monkeypatch.setattr(feed_module._WholeTextReader, "parse", strict)
     with pytest.raises(MemoryError):
         parse_feed(RSS_HOSTILE, url=URL, content_type=None, source=URL)
 

@@ -66,7 +66,7 @@ def test_now_may_be_in_any_time_zone():
     assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", there) == 90.0
 
 
-def test_month_names_do_not_depend_on_the_language_of_the_machine(monkeypatch):
+def test_month_names_do_not_depend_on_the_locale(monkeypatch):
     monkeypatch.setattr(calendar, "month_abbr", ["", *"abcdefghijkl"])
     monkeypatch.setattr(locale, "getlocale", lambda *_: ("de_DE", "UTF-8"))
     assert parse_retry_after("Sat, 23 May 2026 12:01:30 GMT", NOW) == 90.0
@@ -116,18 +116,18 @@ ITEMS = st.one_of(
 
 
 @given(st.lists(ITEMS, min_size=1), st.sampled_from([",", ", ", "\n"]))
-def test_the_longest_item_of_any_list_counts(items, separator):
+def test_longest_item_of_a_list_is_used(items, separator):
     found = [parse_retry_after(item, NOW) for item in items]
     longest = max((seconds for seconds in found if seconds is not None), default=None)
     assert parse_retry_after(separator.join(items), NOW) == longest
 
 
 @cases("value", "date", "seconds")
-def test_the_slower_clock_counts(value, date, seconds):
+def test_slower_clock_is_used(value, date, seconds):
     assert requested_wait(value, date, NOW) == seconds
 
 
-def test_a_value_that_cannot_be_read_asks_for_nothing():
+def test_unreadable_value_asks_for_no_wait():
     assert requested_wait("soon", "Sat, 23 May 2026 12:00:00 GMT", NOW) is None
     assert requested_wait("", None, NOW) is None
 
@@ -159,7 +159,7 @@ def test_a_delay_at_the_cap_has_jitter_too(cap):
     assert len(set(delays)) > 190
 
 
-def test_the_least_cap_leaves_room_for_one_doubling_and_its_jitter():
+def test_smallest_cap_leaves_room_for_one_doubling_and_jitter():
     delays = [[backoff_delay(n, 2.0, 6.0, Random(seed)) for n in (0, 1)] for seed in range(200)]
     assert max(first for first, _ in delays) <= 3.0
     assert min(second for _, second in delays) >= 4.0
@@ -231,6 +231,6 @@ def test_retries_of_a_robots_txt_without_answer(max_retries, timed_out, is_slow,
         (7, 6, 7, 7, False, NextStep.GIVE_UP),
     ],
 )
-def test_what_follows_a_failed_attempt(attempt, chosen, refusals, of_rank, for_robots, step):
+def test_next_step_after_a_failed_attempt(attempt, chosen, refusals, of_rank, for_robots, step):
     counts = {"refusals": refusals, "refusals_of_rank": of_rank, "for_robots": for_robots}
     assert next_step(attempt, 4, chosen, **counts) is step

@@ -40,7 +40,7 @@ def test_durations_for_operators(seconds, text):
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9999)))
-def test_what_is_written_is_read_back(length):
+def test_written_duration_is_read_back(length):
     assert parse_duration(format_duration(length)) == length
 
 
@@ -58,7 +58,7 @@ def test_parse_since(text, seconds_ago):
      "2026-13-01", "2026-05-20T12:00:00", "20260520", "P1M", "-P1D", "2026-W20",
      "2026-02-30", "9" * 400],
 )  # fmt: skip
-def test_since_what_is_no_time_is_refused_in_one_sentence(text):
+def test_invalid_time_for_since_is_refused(text):
     with pytest.raises(ValueError, match="write for example"):
         parse_since(text, NOW)
 
@@ -91,13 +91,13 @@ def test_nouns_follow_their_number():
 
 
 @cases("text", "shown")
-def test_a_text_for_others_has_no_address_and_no_credential(text, shown):
+def test_published_text_has_no_address_and_no_credential(text, shown):
     assert for_others(text) == shown
     assert for_others(shown) == shown
 
 
 @given(st.text("aT@%40:/?&;=#. tokenkey", max_size=60))
-def test_a_text_for_others_is_the_same_the_second_time(text):
+def test_removing_addresses_twice_changes_no_more(text):
     once = for_others(text)
     assert for_others(once) == once
 

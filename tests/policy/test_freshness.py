@@ -31,11 +31,11 @@ def test_the_freshness_lifetime_of_a_response(headers, seconds):
     [({}, True), ({"cache_control": ""}, True), ({"cache_control": "public"}, False),
      ({"expires": ""}, False), ({"expires": "0"}, False)],
 )  # fmt: skip
-def test_what_keeps_the_lifetime_of_the_stored_response(headers, is_unspecified):
+def test_304_without_lifetime_keeps_the_stored_one(headers, is_unspecified):
     assert Freshness(**headers).is_unspecified is is_unspecified
 
 
-def test_of_several_lines_of_a_header_the_longer_or_the_first_counts():
+def test_repeated_header_uses_the_longest_or_the_first_value():
     def lifetime(status=200, **headers):
         lines = {name.replace("_", "-"): list(values) for name, values in headers.items()}
         response = Response("http://a.example/", status, lines)
@@ -55,7 +55,7 @@ def test_the_update_interval_of_a_feed(feed, seconds):
 
 @cases("operator_interval", "server_interval", "feed_interval", "seconds")
 @pytest.mark.parametrize("failures", [0, 9])
-def test_the_longer_of_what_server_and_feed_ask_for_counts(
+def test_longer_interval_of_server_and_feed_is_used(
     operator_interval, server_interval, feed_interval, seconds, failures
 ):
     hints = UpdateHints(feed_interval)
@@ -99,7 +99,7 @@ SKIPS = st.builds(
 
 @given(SECONDS, SKIPS, SECONDS, st.integers(0, 60))
 @example(0.0, UpdateHints(skip_days=frozenset({"Thursday"})), 0.0, 0)
-def test_no_source_asks_for_a_visit_too_early_nor_after_the_latest_time(
+def test_next_visit_is_neither_too_early_nor_too_late(
     server_interval, hints, operator_interval, failures
 ):
     """With any hours and days to skip: not before the longest interval, and within 30 days."""

@@ -63,7 +63,7 @@ def test_the_host_with_most_paced_work_left_goes_first():
     assert drain(frontier)[:3] == ["slow", "many0", "many1"]
 
 
-def test_what_was_begun_is_finished_before_a_host_with_more_work_is_begun():
+def test_active_host_is_finished_before_a_host_with_more_work():
     frontier = Frontier()
     push(frontier, "a.example", "a1", "a2")
     assert frontier.pop(0.0) == ("a.example", "a1")
@@ -74,7 +74,7 @@ def test_what_was_begun_is_finished_before_a_host_with_more_work_is_begun():
     assert drain(frontier) == ["a2", "b1", "b2", "b3", "robots", "c1"]
 
 
-def test_the_host_whose_robots_txt_is_waited_for_goes_before_its_equals():
+def test_host_with_pending_robots_txt_goes_before_its_equals():
     """Otherwise a crawl would hand out a target of each host before the first robots.txt."""
     frontier = Frontier()
     for host in ("a", "b", "c"):
@@ -107,7 +107,7 @@ def test_a_host_that_did_not_answer_goes_last():
     assert drain(frontier) == ["robots of new", "new", "robots of late", "late"]
 
 
-def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
+def test_slow_host_goes_last_until_it_answers_faster():
     frontier = Frontier()
     for number in range(4):
         frontier.push("slow.example", f"slow{number}")
@@ -123,7 +123,7 @@ def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
     assert frontier.pop(0.0) == ("slow.example", "slow2")
 
 
-def test_what_comes_back_unsent_is_still_the_first_of_its_host():
+def test_returned_request_stays_first_of_its_host():
     """Otherwise the source whose turn it is would go last when its robots.txt is fetched first."""
     frontier = Frontier()
     for name in "abc":
@@ -142,7 +142,7 @@ def test_what_comes_back_unsent_is_still_the_first_of_its_host():
     assert found == ["robots.txt", *"abcd"]
 
 
-def test_upcoming_requests_are_about_those_handed_out_next_and_stay():
+def test_upcoming_lists_the_next_requests_without_removing_them():
     frontier = Frontier({"known": 3.0}, late={"late"})
     for host in ("new", "late", "known", "newer", "waiting"):
         frontier.push(host, f"{host}1")
@@ -191,7 +191,7 @@ def test_within_a_host_the_order_is_rank_then_priority_then_age():
     assert drain(frontier) == ["robots", "list", "urgent", "old", "new"]
 
 
-def test_a_restricted_host_hands_out_only_requests_for_robots_txt():
+def test_restricted_host_hands_out_only_robots_txt():
     frontier = Frontier()
     frontier.push("a.example", "target")
     frontier.push("b.example", "other")
@@ -203,14 +203,14 @@ def test_a_restricted_host_hands_out_only_requests_for_robots_txt():
     assert drain(frontier) == ["target"]
 
 
-def test_spacings_of_earlier_runs_count_for_the_order():
+def test_delays_of_earlier_runs_change_the_order():
     frontier = Frontier({"slow.example": 10.0})
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.push("slow.example", "slow")
     assert drain(frontier)[0] == "slow"
 
 
-def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
+def test_host_without_requests_is_dropped_but_its_spacing_kept():
     frontier = Frontier()
     frontier.push("slow.example", "slow1")
     drain(frontier)
@@ -242,7 +242,7 @@ def start_order(waiting, delays, late=()):
     return [item for work in in_order(hosts, delays, late) for _, item in items[work.host]]
 
 
-def test_a_run_begins_with_the_most_work_then_with_the_longest_due():
+def test_run_starts_with_the_most_work_then_the_longest_due():
     waiting = [
         ("few.example", 5.0, "f"),
         ("many.example", 9.0, "m-late"),
@@ -271,7 +271,7 @@ def test_only_ready_hosts_are_counted():
     assert frontier.ready_hosts(5.0) == 3
 
 
-def test_a_ready_host_counts_although_its_requests_are_restricted():
+def test_ready_host_counts_while_its_requests_are_restricted():
     """Otherwise a crawl would queue all sources while the blocklist is fetched."""
     frontier = Frontier()
     frontier.push("a", "a1")
@@ -307,16 +307,18 @@ class Told:
     def next_of(self, host):
         """Return the request of a host that goes first; None if none may go."""
         own = [(rank, number) for name, number, rank in self.waiting if name == host]
-        highest = min(self.allowed.get(each, Rank.TARGET) for each in (host, None))
+        highest = min(self.allowed.get(place, Rank.TARGET) for place in (host, None))
         is_ready = host not in self.busy and self.ready_at.get(host, 0.0) <= self.now
         return (host, min(own)[1]) if is_ready and own and min(own)[0] <= highest else None
 
     def may_go(self):
         """Return the requests that may go now, and first those of hosts that are not late."""
         names = {name for name, *_ in self.waiting} - self.busy
-        first = [each for name in names - self.late if (each := self.next_of(name))]
+        first = [request for name in names - self.late if (request := self.next_of(name))]
         soon = [name for name in names if 0.0 < self.ready_at.get(name, 0.0) - self.now < LONG]
-        return first or ([] if soon else [each for name in names if (each := self.next_of(name))])
+        return first or (
+            [] if soon else [request for name in names if (request := self.next_of(name))]
+        )
 
 
 @given(steps)
@@ -331,7 +333,7 @@ class Told:
         ("pop", 0.0, None),
     ]
 )
-def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(steps):
+def test_request_is_handed_out_exactly_when_its_host_is_ready(steps):
     frontier, told = Frontier(), Told()
     for number, (step, first, second) in enumerate(steps):
         if step == "push":
@@ -370,7 +372,7 @@ def test_the_least_time_left_is_the_longest_chain_of_a_host():
     assert frontier.next_host() == ("slow.example", 0.0, 10.0)
 
 
-def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():
+def test_remaining_time_is_at_least_the_work_of_the_crawl():
     frontier = Frontier()
     frontier.push("a.example", "a")
     frontier.pop(0.0)
@@ -554,9 +556,7 @@ def test_the_first_entry_comes_within_two_seconds(hosts, count, service):
 
 @pytest.mark.parametrize("service", [0.003, 0.03])
 @pytest.mark.parametrize("hosts", [alike, mixed])
-def test_of_many_hosts_half_of_the_sources_are_read_after_60_percent_of_the_requests(
-    hosts, service
-):
+def test_half_of_the_sources_need_60_percent_of_the_requests(hosts, service):
     assert Crawl(hosts(3000), service).play().share_until_half <= 0.6
 
 
@@ -564,7 +564,7 @@ def test_of_many_hosts_half_of_the_sources_are_read_after_60_percent_of_the_requ
 @pytest.mark.parametrize("known", [(), ("h0", "h1", "large")])
 @pytest.mark.parametrize("enough", [3, MAX_READY_HOSTS])
 @pytest.mark.parametrize("hosts", [mixed(60), {"large": (1.0, 20)} | alike(100), mixed(300)])
-def test_the_order_is_the_same_if_most_requests_of_a_host_are_a_number(
+def test_order_is_the_same_if_some_requests_are_only_counted(
     monkeypatch, hosts, enough, known, service
 ):
     """Decision 40: here a host has at most 4 requests in the frontier, and gets 2 at once."""
@@ -599,7 +599,7 @@ def test_delays_that_are_not_known_cost_some_crawls_little_more():
 
 
 @given(PLANS, st.sampled_from([0.003, 0.03, 0.1]), st.booleans(), st.sampled_from([1, 4]))
-def test_random_crawls_take_little_longer_than_a_crawl_must_that_does_not_know_the_spacings(
+def test_random_crawls_take_little_longer_than_their_lower_bound(
     plan, service, knows_spacings, at_once
 ):
     """Such a crawl may have to ask all hosts before it finds the one with the longest chain."""
@@ -614,7 +614,7 @@ def test_random_crawls_take_little_longer_than_a_crawl_must_that_does_not_know_t
 
 
 @given(PLANS)
-def test_a_crawl_fed_as_it_has_room_takes_no_longer_than_one_that_knows_everything(plan):
+def test_crawl_fed_in_parts_takes_as_long_as_one_fed_at_once(plan):
     hosts = dict(enumerate(plan))
     took, at_best = (
         Crawl(hosts, 0.02, known=hosts, enough=enough).play().seconds for enough in (1, math.inf)
@@ -647,7 +647,7 @@ def test_hosts_requested_at_once_keep_the_goals(hosts, at_once):
         pytest.param(10, 20, id="all-others-wait"),  # for less than it may take to fail again
     ],
 )
-def test_a_host_that_did_not_answer_goes_last_although_it_has_the_longest_chain(count, before):
+def test_unreachable_host_goes_last_despite_the_longest_chain(count, before):
     hosts = alike(count) | {"silent": (5.0, 8)}
     service = dict.fromkeys(hosts, 0.03) | {"silent": 10.0}
     played = Crawl(hosts, service, known=["silent"], late={"silent"}).play()
@@ -671,7 +671,7 @@ def test_names_can_be_looked_up_before_their_hosts_are_asked():
     assert len(surprises) <= 5
 
 
-def test_the_real_scheduler_reads_what_was_begun_first(simulated):
+def test_scheduler_finishes_active_hosts_first(simulated):
     hosts = [f"h{number}.example" for number in range(200)]
     (run,) = simulated(*map(site, hosts), sources=[f"http://{host}/feed" for host in hosts])
     assert run.stats["walsh/sources/fetched"] == 200
@@ -685,7 +685,7 @@ def test_the_real_scheduler_reads_what_was_begun_first(simulated):
     assert run.log[-1].ended - run.log[0].started <= 1.05 * service
 
 
-def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
+def test_scheduler_leaves_a_slow_host_to_the_end(simulated):
     quick = [f"h{number}.example" for number in range(40)]
     slow = Site("slow.example", "", {f"/{n}": feed(f"Slow {n}", delay=12.0) for n in range(3)})
     (run,) = simulated(
@@ -703,7 +703,7 @@ def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
     assert first < 42
 
 
-def test_the_real_scheduler_reads_all_sources_of_a_host_that_has_more_than_it_holds(simulated):
+def test_scheduler_reads_all_sources_of_a_host_beyond_its_limit(simulated):
     paths = [f"/{number}" for number in range(130)]
     paths.sort(key=lambda path: url_key(f"http://many.example{path}"))  # as new sources come
     many = Site("many.example", "", {path: feed(path) for path in paths})

@@ -69,9 +69,7 @@ def test_the_first_request_to_an_unseen_host_is_never_delayed():
         ("x.example", Rank.ROBOTS, False, False),
     ],
 )
-def test_a_request_that_the_blocklist_needs_waits_for_a_day_at_most(
-    host, rank, for_blocklist, is_bounded
-):
+def test_request_for_the_blocklist_waits_at_most_a_day(host, rank, for_blocklist, is_bounded):
     most = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
     assert most == (MAX_BLOCKLIST_WAIT_SECONDS if is_bounded else math.inf)
 
@@ -90,7 +88,7 @@ def test_a_delay_is_the_largest_of_all(least, crawl_delay, latency, wanted):
     assert delay_after(least, crawl_delay, latency) == wanted
 
 
-def test_a_delay_counts_from_the_end_of_the_exchange():
+def test_delay_starts_at_the_end_of_the_exchange():
     times = HostTimes(request_ended_at=107.5, delay=2.0)
     assert times.ready_at(1.0) == 109.5
     assert times.ready_at(10.0) == 117.5, "the next request may ask for more room than the last"
@@ -106,7 +104,7 @@ def test_a_hold_and_the_delay_are_two_clocks():
     assert longer.with_hold(102.0, NO_HOLD) == longer
 
 
-def test_a_host_with_a_request_in_flight_is_ready_after_its_latest_end():
+def test_host_in_flight_is_ready_after_the_latest_end():
     busy = HostTimes(request_ended_at=0.0, delay=100.0, in_flight_until=165.0)
     assert busy.ready_at(1.0) == 265.0, "a dead worker's exchange counts as ended then"
     assert after(busy, 101.0).ready_at(1.0) == 102.0
@@ -128,16 +126,14 @@ NOW = 100_000.0
     ],
     ids=["delay", "hold", "hold longer", "delay longer", "operator"],
 )
-def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
-    times, asked, passed, back
-):
+def test_clock_set_back_neither_lengthens_nor_shortens_a_wait(times, asked, passed, back):
     """Measured by true time; some of the wait has passed when the clock is set back."""
     now = NOW + passed - back
     wait = times.with_clock_at(now).ready_at(1.0) - now
     assert asked - passed <= wait <= asked
 
 
-def test_a_request_in_flight_before_a_jump_back_ends_in_bounded_time():
+def test_request_in_flight_ends_although_the_clock_is_set_back():
     times = HostTimes(in_flight_until=NOW).with_clock_at(50.0)
     assert times.in_flight_until == 50.0 + MAX_EXCHANGE_SECONDS
     assert HostTimes(deferred_at=NOW).with_clock_at(50.0).deferred_at == 50.0
@@ -146,7 +142,7 @@ def test_a_request_in_flight_before_a_jump_back_ends_in_bounded_time():
 
 
 @given(host_times, moments)
-def test_a_clock_that_was_set_back_is_told_and_corrected_once(times, now):
+def test_clock_set_back_is_reported_and_corrected_once(times, now):
     corrected = times.with_clock_at(now)
     assert (corrected == times) == (times.ahead_of(now) == 0.0)
     assert corrected.ahead_of(now) == 0.0
@@ -168,7 +164,7 @@ def test_one_burst_counts_once():
 
 
 @pytest.mark.parametrize("is_lifted", [False, True])
-def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again(is_lifted):
+def test_backoff_starts_again_after_half_an_hour_of_quiet(is_lifted):
     times = after(HostTimes(), 100.0, status=503, retry_after=60.0)
     times = lifted(times) if is_lifted else times
     assert after(times, 200.0, status=503).refusals == 2
@@ -179,11 +175,11 @@ def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again(is_lifted):
     ("times", "days"),
     [(0, 0), (1, 0), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (7, 30), (10_000, 30)],
 )
-def test_an_unreachable_host_is_tried_rarer_each_time_and_at_least_once_a_month(times, days):
+def test_hold_of_an_unreachable_host_doubles_up_to_a_month(times, days):
     assert unreachable_hold(times) == days * DAY
 
 
-def test_an_unreachable_host_is_counted_and_on_hold_from_the_second_time_on():
+def test_unreachable_host_is_on_hold_from_the_second_time():
     times = HostTimes()
     for number, days in enumerate((0, 2, 4, 8), start=1):
         now = max(times.hold_until, times.request_ended_at or 0.0) + 100.0
@@ -248,7 +244,7 @@ def test_an_unreachable_host_keeps_a_longer_hold():
     assert after(longer, now, unreachable=True).hold_until == longer.hold_until
 
 
-def test_an_unreachable_name_counts_for_nothing_in_its_domain():
+def test_unreachable_name_does_not_hold_its_domain():
     exchange = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
     times = HostTimes(request_ended_at=1.0).after(exchange.of_domain(), BACKOFF, 1000.0)
     assert times == HostTimes(request_ended_at=1000.0, delay=1.0)
@@ -256,7 +252,7 @@ def test_an_unreachable_name_counts_for_nothing_in_its_domain():
     assert refused.of_domain() == refused, "everything else is the domain's"
 
 
-def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
+def test_hold_of_its_host_delays_the_blocklist_at_most_a_day():
     """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
     held = HostTimes(request_ended_at=900.0, delay=1e10).with_hold(1000.0, Hold(1e10))
     assert held.ready_at(1e10, MAX_BLOCKLIST_WAIT_SECONDS) == 1000.0 + DAY
@@ -268,7 +264,7 @@ def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
 
 
 @cases("statuses", "delay", "wanted", more=[((502,) * 5000, 1.0, 300.0)])
-def test_each_server_error_in_a_row_doubles_the_delay_until_a_good_answer(statuses, delay, wanted):
+def test_server_errors_in_a_row_double_the_delay_until_a_success(statuses, delay, wanted):
     times = HostTimes()
     for day, status in enumerate(statuses, start=1):
         times = after(times, day * DAY, status=status, delay=delay, latency=0.1)
@@ -279,7 +275,7 @@ def test_each_server_error_in_a_row_doubles_the_delay_until_a_good_answer(status
         assert times.hold_until == 0.0, "nothing is deferred for it"
 
 
-def test_an_unreachable_host_stays_as_slow_as_it_was():
+def test_unreachable_host_keeps_its_doubled_delay():
     slow = HostTimes(server_errors=2)
     assert after(slow, 1000.0, unreachable=True).delay_with() == 4.0
     assert after(slow, 1000.0, status=500, for_robots=True).delay_with() == 8.0
@@ -301,7 +297,7 @@ class TestWatch:
             watch.see(1e9 + now, moment)
         return watch
 
-    def test_it_judges_after_45_seconds_of_beats(self):
+    def test_takeover_is_allowed_after_45_seconds_of_beats(self):
         assert self.watch().may_take_over_until == 0.0
         assert self.watch(*range(0, 45, 5)).may_take_over_until == 0.0
         assert self.watch(*range(0, 50, 5)).may_take_over_until == 1e9 + 55.0
@@ -321,5 +317,5 @@ class TestWatch:
 
 
 @cases("exchange", "is_plain_answer")
-def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_plain_answer):
+def test_urgent_outcome_is_no_plain_answer(exchange, is_plain_answer):
     assert Exchange(delay=1.0, **exchange).is_plain_answer is is_plain_answer

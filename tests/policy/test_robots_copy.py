@@ -56,7 +56,7 @@ def test_without_a_good_copy_the_policy_decides(policy, body):
 
 
 @cases("body", "status", "hours", "in_force")
-def test_phases_count_from_the_first_failure(body, status, hours, in_force):
+def test_phases_start_at_the_first_failure(body, status, hours, in_force):
     """RFC 9309 2.3.1.4. The last try, which is not the first one, decides after 30 days."""
     good = None if body == "none" else body.encode()
     first = RobotsCopy(HOUR, 500, good, failing_since=HOUR)
@@ -90,7 +90,7 @@ def test_a_deferring_file_is_tried_by_a_run_an_hour_later(began, now, keeps):
     assert copy.keeps_deferring(began, now) == keeps
 
 
-def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
+def test_copy_is_usable_for_its_lifetime_and_a_failure_shorter():
     copy = copy_after(None, 1000.0, 200, "good", GOOD)
     assert copy.is_usable(1000.0 + DAY - 1, ttl=DAY)
     assert not copy.is_usable(1000.0 + DAY, ttl=DAY)
@@ -101,7 +101,7 @@ def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
 
 
 @pytest.mark.parametrize("requested_at", [None, 999.9, 1000.2])
-def test_a_copy_that_no_request_has_followed_counts_for_longer(requested_at):
+def test_unused_copy_is_valid_for_longer(requested_at):
     copy = copy_after(None, 1000.0, 200, "good", GOOD)
     assert copy.is_valid_unused(1000.0 + 3 * DAY - 1, 3 * DAY, requested_at)
     assert not copy.is_valid_unused(1000.0 + 3 * DAY, 3 * DAY, requested_at)
@@ -137,7 +137,7 @@ def test_a_304_renews_the_copy_for_another_day():
 
 
 @cases("policy", "has_copy", "hours", "decision")
-def test_what_decides_without_the_file_is_said_as_it_is_done(policy, has_copy, hours, decision):
+def test_decision_without_the_file_matches_its_description(policy, has_copy, hours, decision):
     copy = RobotsCopy(HOUR, 503, GOOD if has_copy else None, failing_since=HOUR)
     file = RobotsFile.from_copy(copy, "Walsh-Research", policy, HOUR * (1 + hours))
     assert decision in file.decision
@@ -160,7 +160,7 @@ def test_a_deferring_file_keeps_the_delay_of_its_last_copy():
 
 
 @cases("line", "said")
-def test_each_line_that_means_nothing_is_named_and_no_other(line, said):
+def test_only_meaningless_lines_are_errors(line, said):
     body = f"User-agent: *\nDisallow: /open\n{line}\nDisallow: /last\n".encode()
     errors = [finding for finding in lint(body) if finding.severity == "error"]
     if said:
@@ -196,18 +196,18 @@ def test_a_group_of_all_without_rules_is_no_error(body):
         (b"User-agent: a\nDisallow: /\n\nUser-agent: b\n", "line 4: no rule follows, so 'b' may"),
     ],
 )
-def test_each_thing_about_the_file_and_its_groups_is_said_alone(body, said):
+def test_each_problem_of_the_file_or_a_group_is_one_finding(body, said):
     (finding,) = lint(body)
     assert said in f"line {finding.line}: {finding.text}"
 
 
-def test_a_field_that_only_others_read_is_a_note():
+def test_unknown_field_is_a_note():
     (finding,) = lint(b"User-agent: *\nDisallow: /\ncolour: red\n")
     assert (finding.line, finding.severity) == (3, "note")
     assert "'colour'" in finding.text
 
 
-def test_nothing_is_said_of_a_sound_file():
+def test_sound_file_has_no_findings():
     assert lint(b"User-agent: *\nUser-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /\n") == ()
 
 
@@ -228,7 +228,7 @@ def test_any_bytes_are_linted_in_order(body):
 
 
 @given(st.lists(PIECES).map(b"".join))
-def test_a_file_without_errors_reads_the_same_in_its_strict_spelling(body):
+def test_file_without_errors_reads_the_same_in_strict_spelling(body):
     """What lint does not name is a record in the spelling of the RFC, or no record at all."""
     if any(finding.severity == "error" for finding in lint(body)):
         return
@@ -244,6 +244,6 @@ def test_a_file_without_errors_reads_the_same_in_its_strict_spelling(body):
         )
     )
     for name in ("bot", "other"):
-        first, second = (RobotsTxt.parse(each).rules_for(name) for each in (body, strict))
+        first, second = (RobotsTxt.parse(spelling).rules_for(name) for spelling in (body, strict))
         assert first.verdict("http://h/a").allowed == second.verdict("http://h/a").allowed
         assert first.crawl_delay == second.crawl_delay

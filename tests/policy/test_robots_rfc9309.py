@@ -63,13 +63,13 @@ def test_a_delimiter_equals_its_escape_only_in_the_query(path, url, expected):
     assert (not allowed(url, f"Disallow: {path}")) is expected
 
 
-def test_an_allow_without_a_question_mark_matches_a_query_only_as_written():
+def test_allow_without_question_mark_matches_a_query_as_written():
     assert not allowed("/q?a%2Fb", "Disallow: /", "Allow: /*/b")
     assert allowed("/q?a/b", "Disallow: /", "Allow: /*/b")
     assert allowed("/q?a%2Fb", "Disallow: /", "Allow: /*?a/b")
 
 
-def test_an_allow_with_an_incomplete_escape_allows_no_more_than_it_says():
+def test_allow_with_incomplete_escape_allows_nothing_more():
     for path in ("/100%", "/100%2", "/100%*"):
         assert not allowed("/100%20", "Disallow: /", f"Allow: {path}")
 
@@ -159,14 +159,14 @@ def test_many_rules_are_matched_like_few():
 
 
 @pytest.mark.parametrize("key", ["Disallowed", "disallows", "Dissallowed", "DISALLOWING"])
-def test_keys_with_further_letters_count(key):
+def test_keys_with_further_letters_are_read(key):
     rules = RobotsTxt.parse(f"User-agents: *\n{key}: /a\nAllowed: /a/b\n".encode()).rules_for("x")
     assert not rules.verdict("/a/c").allowed
     assert rules.verdict("/a/b").allowed
 
 
 @pytest.mark.parametrize("key", ["Disallow-all", "Noindex", "No-disallow", "Disallow2"])
-def test_other_keys_do_not_count(key):
+def test_other_keys_are_ignored(key):
     rules = RobotsTxt.parse(f"User-agent: *\n{key}: /a\n".encode()).rules_for("x")
     assert rules.verdict("/a").allowed
 
@@ -205,7 +205,7 @@ def test_a_named_group_overrides_the_star_in_both_directions():
     assert not allows("User-agent: *\nAllow: /\n\nUser-agent: Walsh-Research\nDisallow: /\n")
 
 
-def test_the_longest_name_counts_in_any_order():
+def test_longest_name_wins_in_any_order():
     for lines in (["Walsh", "Walsh-Research", "*"], ["*", "Walsh-Research", "Walsh"]):
         text = "".join(f"User-agent: {line}\nDisallow: /{line}\n" for line in lines)
         rules = rules_for(text)
@@ -257,7 +257,7 @@ def test_stacked_user_agents_share_the_records_that_follow():
 
 
 @cases("between")
-def test_only_allow_and_disallow_end_a_stack_for_allow_and_disallow(between):
+def test_only_allow_and_disallow_end_a_stack_of_user_agents(between):
     assert not allows(f"User-agent: Walsh-Research\n{between}\nUser-agent: b\nDisallow: /x\n")
 
 
@@ -275,7 +275,7 @@ def test_other_records_end_a_stack_for_each_other():
     assert not allows(text)
 
 
-def test_unknown_records_and_sitemaps_end_nothing():
+def test_unknown_records_and_sitemaps_end_no_group():
     text = "User-agent: Walsh-Research\nHost: h\nSitemap: /s\nUser-agent: *\nCrawl-delay: 10\n"
     assert rules_for(text).crawl_delay == 10
 
@@ -299,12 +299,12 @@ def test_a_token_is_cut_like_the_values(token, group):
     "key", ["disallow", "DISALLOW", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]
 )
 @pytest.mark.parametrize("separator", [":", ": ", " : ", "\t:\t", " ", "\t"])
-def test_misspelled_rules_count(key, separator):
+def test_misspelled_rules_are_read(key, separator):
     assert not allows(f"User-agent: *\n {key}{separator}/x\t\n")
 
 
 @pytest.mark.parametrize("line", ["useragent: ", "user agent: ", "User Agent ", "USER-AGENT "])
-def test_misspelled_user_agent_lines_count(line):
+def test_misspelled_user_agent_lines_are_read(line):
     assert not allows(f"{line}Walsh-Research\nDisallow: /\n")
 
 
@@ -334,7 +334,7 @@ def test_lines_end_at_cr_lf_and_crlf(ending):
 
 
 @pytest.mark.parametrize("other", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x00"])
-def test_nothing_else_ends_a_line(other):
+def test_other_characters_end_no_line(other):
     assert allows(f"User-agent: *\nDisallow: /y{other}Disallow: /x\n")
 
 
@@ -346,7 +346,7 @@ def test_octets_that_are_not_utf_8_stay_as_they_are():
     assert not allows(latin, "/caf\ufffd")
 
 
-def test_at_most_500_kib_are_read_and_an_incomplete_last_line_is_dropped():
+def test_500_kib_are_read_and_a_partial_last_line_is_dropped():
     head = b"User-agent: *\nDisallow: /"
     filler = b"\n#" + b"x" * (512_000 - len(head) - 2 - len(b"\nAllow: /private"))
     assert not allows(head + filler + b"\nAllow: /private/one\n", "/private")
@@ -504,7 +504,7 @@ def plainly_matches(path, url):
 
 
 @given(half_paths, st.lists(st.sampled_from(["/", "a", "%2F", "%20", "%C3"]), max_size=6))
-def test_an_incomplete_escape_denies_all_that_begin_with_it_and_allows_no_more(path, pieces):
+def test_incomplete_escape_denies_by_prefix_and_allows_no_more(path, pieces):
     url = "/" + "".join(pieces)
     if plainly_matches(path, url.encode()):
         assert not verdict(robots_of([(False, path)]), url).allowed
@@ -571,7 +571,7 @@ def everything(body, token, urls, at):
 
 
 @given(st.binary(max_size=400) | lines.map(b"\n".join), tokens, st.text(max_size=30), moments)
-def test_nothing_raises(body, token, url, at):
+def test_any_bytes_raise_no_exception(body, token, url, at):
     everything(body, token, [url, f"/{url}", f"http://{url}", f"http://h/{url}"], at)
     documents.robots(body)
     rules = RobotsTxt.parse(body).rules_for(token)

@@ -132,7 +132,7 @@ def test_the_authority_is_the_host_as_it_is_sent(host, authority):
     assert signed_authority(host) == authority
 
 
-def test_a_signature_counts_for_its_lifetime_and_for_clocks_that_are_a_little_slow():
+def test_signature_is_valid_for_its_lifetime_and_a_small_skew():
     fields = signer().fields("example.com", NOW, "x")
     for now in (NOW - 5, NOW, NOW + 54):
         assert verified(fields, now=now) == THUMBPRINT
@@ -150,7 +150,7 @@ def test_a_signature_is_for_one_host_one_agent_and_one_key():
 
 
 @cases("change", "reason")
-def test_what_is_no_signature(change, reason):
+def test_invalid_signatures_are_refused(change, reason):
     fields = signer().fields("example.com", NOW, "x") | change
     refused(reason, fields)
 
@@ -184,7 +184,7 @@ PLAIN, HOST = '"signature-agent"', '"@authority"'
 
 
 @cases("agent", "components", "reason")
-def test_what_a_signature_may_cover_of_its_agent(agent, components, reason):
+def test_components_of_signature_agent(agent, components, reason):
     """RFC 9421 2, draft-ietf-webbotauth-httpsig-protocol 5.2.1."""
     fields = covering(agent, *components)
     if reason is None:
@@ -219,7 +219,7 @@ def test_a_key_survives_its_file_and_shows_itself_nowhere_else():
     assert secret not in f"{key!r}{key!s}{signer(key=key)!r}"
 
 
-def test_what_is_no_key():
+def test_invalid_keys_are_refused():
     curve = generate_private_key(SECP256R1()).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )

@@ -56,7 +56,7 @@ def test_host_of(url, host):
 
 @pytest.mark.parametrize("unit", ["/..", "/a/..", "//"])
 @pytest.mark.usefixtures("linear")
-def test_the_time_for_a_path_that_ends_in_many_dot_segments_is_linear(unit):
+def test_many_dot_segments_take_linear_time(unit):
     assert canonical_url("http://a.example" + unit * 400_000) == "http://a.example"
 
 
@@ -155,7 +155,7 @@ MAPPED = st.ip_addresses(v=4).map(lambda carried: IPv6Address(0xFFFF << 32 | int
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6) | MAPPED)
-def test_the_spelling_of_an_address_is_read_as_that_address_and_as_that_host(address):
+def test_formatted_ip_address_parses_back_and_is_its_own_host(address):
     spelling = format_ip(address)
     assert parse_ip(spelling) == address
     assert (":" in spelling, "." in spelling) == (address.version == 6, address.version == 4)
@@ -287,7 +287,7 @@ def test_a_temporary_redirect_ends_the_chain(statuses, hops, targets):
     ("statuses", "expected"),
     [((), True), ((301, 308), True), ((302,), False), ((301, 307), False), ((303, 301), False)],
 )
-def test_only_permanent_redirects_let_a_410_count_for_the_source(statuses, expected):
+def test_410_after_permanent_redirects_only_is_the_sources(statuses, expected):
     assert are_permanent(statuses) is expected
 
 
@@ -314,7 +314,7 @@ def settled():
     return History().visited(1, NEW).visited(8, NEW)
 
 
-def test_a_move_is_settled_once_two_visits_seven_days_apart_saw_it():
+def test_move_is_settled_by_two_visits_seven_days_apart():
     assert History().visited(1, NEW).move == Move(NEW, DAY, is_settled=False)
     assert History().visited(1, NEW).visited(2, NEW).visited(7.9, NEW).address == OLD
     assert settled().address == NEW
@@ -334,13 +334,13 @@ def test_an_upgrade_to_https_is_settled_at_once(requested, target, is_settled):
     assert move_after_document(None, requested, requested, (target,), DAY).is_settled is is_settled
 
 
-def test_a_visit_without_redirect_removes_a_move_that_is_not_settled():
+def test_visit_without_redirect_removes_an_unsettled_move():
     assert History().visited(1, NEW).visited(2).move is None
     assert History().visited(1, NEW).visited(2).visited(8, NEW).address == OLD
     assert settled().visited(9).address == NEW
 
 
-def test_another_target_replaces_a_move_and_a_redirect_back_removes_it():
+def test_new_target_replaces_a_move_and_redirect_back_removes_it():
     assert History().visited(1, NEW).visited(5, NEWER).visited(9, NEWER).address == OLD
     assert settled().visited(9, OLD).move is None
 
@@ -353,7 +353,7 @@ def test_an_onward_move_is_settled_in_the_same_way():
     assert settled().visited(20, NEWER).visited(23).visited(28, NEWER).address == NEW
 
 
-def test_an_upgrade_to_https_is_settled_apart_from_the_move_after_it():
+def test_https_upgrade_is_settled_apart_from_the_following_move():
     chain = History().visited(1, SECURE, WWW)
     assert chain.address == SECURE
     assert chain.visited(5, WWW).address == SECURE
@@ -369,14 +369,14 @@ def test_failures_do_not_remove_a_move():
     assert History().visited(1, NEW).failed(4).visited(8, NEW).address == NEW
 
 
-def test_after_a_week_of_failures_both_addresses_are_visited_alternately():
+def test_after_a_week_of_failures_both_addresses_are_tried():
     lost = settled().failed(9).failed(16)
     assert lost.address == OLD
     assert lost.failed(20).address == NEW
     assert lost.failed(28).address == OLD
 
 
-def test_the_first_of_both_addresses_that_brings_a_document_decides():
+def test_first_address_with_a_document_decides_about_the_move():
     def lost():
         return settled().failed(9).failed(16)
 
@@ -386,7 +386,7 @@ def test_the_first_of_both_addresses_that_brings_a_document_decides():
     assert lost().failed(20).visited(28).move == Move(NEW, DAY, is_settled=True)
 
 
-def test_an_additional_document_ends_the_failures_and_changes_nothing_else():
+def test_additional_document_only_ends_the_failures():
     lost, beside = settled().failed(9).move, "http://new.example/llms.txt"
     assert move_after_document(lost, OLD, beside, (), 12 * DAY) == settled().move
     assert move_after_document(lost, OLD, beside, (NEWER,), 12 * DAY) == settled().move
@@ -394,7 +394,7 @@ def test_an_additional_document_ends_the_failures_and_changes_nothing_else():
     assert move_after_document(None, OLD, http, ("https://old.example/llms.txt",), DAY) is None
 
 
-def test_an_intermediate_page_can_move_but_does_not_end_the_failures():
+def test_intermediate_page_can_move_but_ends_no_failures():
     lost = settled().failed(9)
     assert move_after_intermediate(None, OLD, OLD, (NEW,), DAY) == Move(NEW, DAY, is_settled=False)
     assert move_after_intermediate(Move(NEW, DAY, is_settled=False), OLD, OLD, (), 9 * DAY) is None

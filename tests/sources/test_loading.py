@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import re
 import tomllib
 from datetime import timedelta
 
@@ -192,7 +193,7 @@ def test_opml_that_was_cut_off_is_read_with_a_warning(load, caplog):
     assert "</opml>" in record.getMessage()
 
 
-def test_wrong_sources_of_an_exported_list_are_left_out_with_a_warning(load, caplog):
+def test_invalid_sources_of_an_opml_list_are_skipped(load, caplog):
     content = (
         f'<opml><body>{A}/><outline text="Dead" type="rss"/><outline xmlUrl="/feed"/>'
         f'<outline xmlUrl="ftp://c.example/"/>{B}/></body></opml>'
@@ -224,7 +225,7 @@ def test_a_target_declared_twice_is_one_source_with_one_warning(load, caplog):
     with caplog.at_level(logging.WARNING):
         assert load("sources.txt", content) == (Source("https://a.example/feed"),)
     (record,) = caplog.records
-    assert record.getMessage().endswith(": line 2, line 3")
+    assert re.findall(r"line \d", record.getMessage()) == ["line 2", "line 3"]
 
 
 def test_a_source_in_several_places_has_the_tags_of_all(load):
@@ -250,7 +251,7 @@ def test_a_source_in_several_places_has_the_tags_of_all(load):
 def test_many_repetitions_give_one_warning(load, caplog):
     load("sources.txt", "https://a.example/\n" * 100)
     (record,) = caplog.records
-    assert record.getMessage().endswith("line 2, line 3, line 4 and 96 more")
+    assert record.getMessage().endswith("line 4 and 96 more")
 
 
 def test_a_page_is_one_source_whatever_its_kind(load, caplog):
@@ -259,7 +260,7 @@ def test_a_page_is_one_source_whatever_its_kind(load, caplog):
     assert "declared more than once" in caplog.text
 
 
-def test_private_hosts_may_be_declared_and_an_at_sign_in_a_path_is_no_credential(load):
+def test_private_hosts_and_an_at_sign_in_a_path_are_accepted(load):
     urls = ["http://127.0.0.1:8000/f", "http://intranet/f", "https://a.example/@someone?mail=x@y"]
     assert [source.url for source in load("s.txt", "\n".join(urls))] == urls
 
@@ -288,7 +289,7 @@ def test_a_wrong_file_is_refused_with_place_and_reason(refusal, caplog, name, co
     "values",
     "reason",
     more=[
-        ({"kind": None}, "unknown kind None; choose from feed, llms"),
+        ({"kind": None}, "unknown kind None"),
         ({"delay": 10**400}, "delay: "),
     ],
 )
@@ -307,7 +308,7 @@ def test_credentials_are_refused_and_not_shown(refusal, url):
 
 
 def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
-    with pytest.raises(SourcesError, match=r"none\.toml: there is no such file; create it"):
+    with pytest.raises(SourcesError, match=r"none\.toml: there is no such file"):
         load_sources(tmp_path / "none.toml")
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(SourcesError, match=r"folder\.toml: this is a folder"):
@@ -317,12 +318,12 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", denied)
-    with pytest.raises(SourcesError, match=r"s\.toml: cannot be read: Permission denied"):
+    with pytest.raises(SourcesError, match=r"s\.toml: .*Permission denied"):
         load_sources(tmp_path / "s.toml")
 
 
 STRING = st.text("ab \\\"'#é\u2028\t\r\x7f\x00]=,").map('"{}"'.format) | st.just('"x"')
-VALUE = STRING | st.lists(STRING).map(lambda each: f"[{', '.join(each)}]")
+VALUE = STRING | st.lists(STRING).map(lambda strings: f"[{', '.join(strings)}]")
 VALUE |= st.sampled_from(["5", "true", "'x'", '"x" # y', '["x",]', '["x","y"]', "[]", '"x" '])
 KEY = st.sampled_from(["url", "name", "tags", '"url"', "a.b", "url ", " url", "é", "-_1"])
 LINES = st.lists(

@@ -155,9 +155,7 @@ def test_no_table_is_made_in_another_encoding(encoded):
 
 
 @pytest.mark.parametrize("place", ["environment", "url", "database"])
-def test_texts_are_sent_in_utf_8_whatever_else_is_set(
-    encoded, postgresql_server, monkeypatch, place
-):
+def test_texts_are_sent_in_utf_8(encoded, postgresql_server, monkeypatch, place):
     url = make_url(encoded("UTF8"))
     if place == "environment":
         monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
@@ -214,7 +212,7 @@ def test_limits_of_waits_and_of_plans(postgresql_url, query):
             assert tuple(connection.execute(text(f"SELECT {columns}")).one())[:2] == ("10s", "0")
 
 
-def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
+def test_transaction_is_run_again_after_a_lost_connection(postgresql_url, caplog):
     with contextlib.closing(Database(postgresql_url)) as database:
         runs = []
 
@@ -233,7 +231,7 @@ def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
     assert [line.split(" is ")[1][:4] for line in told] == ["lost", "back"]
 
 
-def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresql_url):
+def test_deadlocked_transaction_is_run_again(postgresql_url):
     meet, tries = Barrier(2), []
 
     def change(connection, order):
@@ -257,7 +255,7 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresq
     assert len(tries) == 3
 
 
-def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgresql_url):
+def test_idle_transaction_loses_its_locks_and_is_run_again(postgresql_url):
     """Its process may be frozen. When it goes on, it begins again."""
     limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
     with contextlib.closing(Database(postgresql_url)) as database:
@@ -364,7 +362,7 @@ def test_an_answer_that_stood_still_tells_no_other_time(machine):
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0, 2 * MAX_SLEW_SECONDS])
-def test_our_own_time_of_day_changes_nothing(machine, seconds):
+def test_server_clock_ignores_the_local_time_of_day(machine, seconds):
     """Nor does a machine that was suspended, whose monotonic clock stood still."""
     clock = ServerClock()
     clock.measure(machine.ask)
@@ -386,7 +384,7 @@ def test_a_transaction_reads_the_clock_of_its_server(postgresql_url):
 # The waits for a database end in time, and sooner once the run is to end.
 
 
-def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch, clock):
+def test_wait_is_short_and_the_last_one_once_the_run_ends(monkeypatch, clock):
     goes_on = [True]
     monkeypatch.setattr("walsh_scrapy.state.waiting.time.monotonic", clock.now)
     waits = Waiting(lambda: goes_on[0])
@@ -426,7 +424,7 @@ def test_readers_of_a_state_that_is_locked_as_a_whole_wait_too(tmp_path, monkeyp
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StateError, match="database is locked; another process holds its lock"):
+        with pytest.raises(StateError, match="database is locked"):
             State(f"sqlite:///{path}")
 
 
@@ -464,10 +462,10 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
                 with pytest.raises(LookupError):
                     opened.write(write)
     assert told[0] == told[1], "the second time it was not asked"
-    assert re.search("cannot be used as state: the server is silent for [0-9]+ s; check", told[0])
+    assert re.search("silent for [0-9]+ s", told[0])
 
 
-def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run(postgresql_url):
+def test_silent_server_is_given_up_at_the_end_of_a_run(postgresql_url):
     with relayed(postgresql_url) as (relay, url):
         state = State(url, may_wait=lambda: not relay.asked.is_set())
         with contextlib.closing(state):
@@ -475,12 +473,12 @@ def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run
             relay.end_connections()
             before = relay.connections
             for _ in range(5):
-                with pytest.raises(StateError, match="timeout expired; check that the server runs"):
+                with pytest.raises(StateError, match="timeout expired"):
                     commit(state, SOURCE)
             assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
 
 
-def test_a_connection_whose_packets_are_lost_ends_by_the_means_of_tcp(postgresql_url):
+def test_connections_have_tcp_timeouts_that_a_url_can_change(postgresql_url):
     def of(url):
         with contextlib.closing(Database(url)) as opened, opened.snapshot() as connection:
             return connection.connection.driver_connection.info.get_parameters()
@@ -529,7 +527,7 @@ def bound_by_permissions():
         (None, 0o555, "unable to open database file"),
     ],
 )
-def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folder_mode, why):
+def test_unwritable_state_is_refused_with_one_line(path, file_mode, folder_mode, why):
     path.unlink() if file_mode is None else path.chmod(file_mode)
     path.parent.chmod(folder_mode)
     with bound_by_permissions(), pytest.raises(StateError) as refused:

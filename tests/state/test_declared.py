@@ -99,7 +99,7 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
         assert warnings == expected == repeated, "each run says it"
 
 
-def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
+def test_wrong_or_empty_file_loses_no_source(state, file, synced):
     found = synced(A + B)
     wrong = C + B + '[[source]]\nurl = "ftp://a.example/"\n'
     for text, reason in ((wrong, "entry 3: .* http or https"), ("", "no source")):
@@ -129,11 +129,11 @@ def test_a_list_and_delays_and_kinds(state, tmp_path, clock):
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
     found = state.sync(file, NOW)
     assert found.delays == {}
-    assert {each.url for each in held(state, found.id)} == set(urls)
+    assert {source.url for source in held(state, found.id)} == set(urls)
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes == (0, 0, 1)
     feeds = Selection(found.id, "feed")
-    assert {each.url for each in state.sources.iterate(feeds)} == set(urls[1:])
+    assert {source.url for source in state.sources.iterate(feeds)} == set(urls[1:])
     assert state.sources.hosts(feeds, TERMS)[1].due == state.sources.count(feeds) == 19
     assert state.sources.count(Selection(found.id, "llms")) == 0
 
@@ -143,7 +143,7 @@ def test_the_delay_of_a_host_is_the_longest_of_its_sources(synced):
     assert synced(f"{A}delay = 5\n{again}delay = 7\n{B}").delays == {"a.example": 7.0}
 
 
-def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
+def test_declared_urls_are_found_in_the_state(state, synced):
     page = '[[source]]\nurl = "http://p.example/a"\nkind = "llms"\n'
     number = synced(A + B + page).id
     feeds, pages = held(state, number), held(state, number, "llms")
@@ -155,7 +155,7 @@ def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
     assert pages.owner("http://p.example/x/llms.txt") is None
     assert pages.owner("http://q.example/llms.txt") is None
     chosen = replace(feeds.chosen, only="B.EX")
-    assert [each.url for each in DeclaredSources(state.sources, chosen)] == [
+    assert [source.url for source in DeclaredSources(state.sources, chosen)] == [
         "http://b.example/feed"
     ]
     assert state.sources.hosts(chosen, TERMS)[1].due == 1
@@ -199,9 +199,9 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     ]  # fmt: skip
     known = [{**row_of(record), "url_key": url_key(record.url)} for record, _ in records]
     rows_of_file = [
-        sync.row_of_source(each["url_key"], Source(each["url"]))
+        sync.row_of_source(row["url_key"], Source(row["url"]))
         | {"file": 1, "host": "h.example", "every": every}
-        for each, (_, every) in zip(known, records, strict=True)
+        for row, (_, every) in zip(known, records, strict=True)
     ]
 
     def write(connection):
@@ -221,7 +221,7 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
             assert found[record.url] == [at, at, rule], record
 
 
-def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
+def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     number = synced(A + B).id
     url = "http://a.example/feed"
     known = SourceRecord(url=url, kind="feed", visited_at=NOW - DAY + 60, not_before=NOW + 60)
@@ -259,7 +259,7 @@ def test_a_new_spelling_keeps_the_record(state, synced):
     assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1
 
 
-def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced, tmp_path):
+def test_source_declared_at_its_new_address_keeps_its_record(state, synced, tmp_path):
     """Else it would be asked for again within a day, and its entries would be new once more."""
     url, to = "http://a.example/feed", "http://b.example/feed"
     moved = SourceRecord(
@@ -284,7 +284,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
     "unlike",
     [{"move_settled": False}, {"move_failing_since": NOW}, {"moved_to": "http://z.example/"}],
 )
-def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state, synced, unlike):
+def test_record_stays_if_the_source_moved_elsewhere_or_unsettled(state, synced, unlike):
     url = "http://a.example/feed"
     move = {"moved_to": "http://b.example/feed", "moved_since": NOW, "move_settled": True} | unlike
     commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW, not_before=NOW, **move))
@@ -302,9 +302,9 @@ def pages_of(state, number, terms, most=PAGE_SIZE, visit=lambda _url: None):
         page, place = state.read(
             state.sources.page_reader(chosen, terms, "a.example", now, place, most)
         )
-        found.append([each.source.url[-1] for each in page])
-        for each in page:
-            visit(each.source.url)
+        found.append([due.source.url[-1] for due in page])
+        for due in page:
+            visit(due.source.url)
     return found
 
 
@@ -318,7 +318,7 @@ def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
     assert (set(read[:5]), read[5:]) == (set("02346"), ["5", "1"])
 
 
-def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced):
+def test_forced_run_visits_each_source_once_over_all_workers(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
     forced = RunTerms(began=NOW, min_revisit=DAY, force=True)
     times = itertools.count(NOW + 1)
@@ -343,7 +343,7 @@ def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced)
     assert len(read(ahead, NOW - 599)[0]) == 7
 
 
-def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced, database):
+def test_source_whose_index_is_outdated_is_not_visited(state, synced, database):
     """As after a sync and a first visit that ended at once."""
     number = synced(A).id
     commit(
@@ -354,7 +354,7 @@ def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced,
     assert pages_of(state, number, TERMS) == [[]]
 
 
-def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, synced, rows):
+def test_declaration_of_a_large_file_is_kept_in_parts(monkeypatch, state, file, synced, rows):
     monkeypatch.setattr(sync, "_MAX_SOURCES_PER_COPY", 4)
     blocks = [A.replace("feed", str(number)) for number in range(30)]
     first = synced("".join(blocks))
@@ -379,7 +379,7 @@ def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, s
     what = RunDeclaration(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
     kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
     assert any(in_first)
-    assert kinds == [None if each else "feed" for each in in_first], "a part may become empty"
+    assert kinds == [None if is_first else "feed" for is_first in in_first], "a part may be empty"
 
 
 def test_no_other_file_is_touched(state, tmp_path, rows):

@@ -43,7 +43,7 @@ def test_entries_are_ordered_by_first_seen_then_by_key(state):
     assert keys(state, since=301.0) == []
 
 
-def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(postgresql_url):
+def test_crawls_that_insert_the_same_entries_do_not_deadlock(postgresql_url):
     """If each crawl inserted them in the order of its document, two crawls could deadlock."""
     State(postgresql_url).close()
 
@@ -85,9 +85,7 @@ def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
 
 
 @pytest.mark.parametrize("known", [[], [of_page("c1", "By: Jo")]])
-def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
-    postgresql_url, known, monkeypatch
-):
+def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known, monkeypatch):
     ours, theirs = of_page("2", "Post"), of_page("1", "Post")
     looked, insert = Event(), state_entries._insert_rows
     with contextlib.closing(State(postgresql_url)) as state:
@@ -139,7 +137,7 @@ def totals(state):
     return {row["url"]: (row["entries"], row["newest_entry_at"]) for row in rows}
 
 
-def test_an_entry_counts_for_each_source_that_has_it(state):
+def test_entry_is_counted_for_each_source_that_has_it(state):
     """A source whose articles all are in another one too has not fallen silent."""
     commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
     commit(state, source(OTHER), [entry("b", OTHER, 300.0)])
@@ -148,16 +146,16 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
     assert totals(state) == {FEED: (2, "1970-01-01T00:03:20Z"), OTHER: (2, "1970-01-01T00:06:40Z")}
 
 
-def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(state):
+def test_entry_is_new_for_its_own_source_after_another_had_it(state):
     own = [of_page("1", "Post"), of_page("2", "Comment")]
-    theirs = [replace(each, source=OTHER, is_own=False) for each in own]
+    theirs = [replace(entry, source=OTHER, is_own=False) for entry in own]
     commit(state, source())
     commit(state, source(OTHER))
     assert commit(state, source(OTHER), theirs[:1]) == {theirs[0].key}
-    assert commit(state, source(), own) == {each.key for each in own}
+    assert commit(state, source(), own) == {entry.key for entry in own}
     assert not commit(state, source(OTHER), theirs)
     with state.entries.snapshot() as entries:
-        found = [(each.source, each.also_in) for each in entries.matching()]
+        found = [(entry.source, entry.also_in) for entry in entries.matching()]
     assert sorted(found) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
 
 
@@ -170,9 +168,7 @@ def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(st
         ({"outcome": "denied by robots", "not_before": 9e9}, False),
     ],
 )
-def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_a_whole(
-    state, troubles, resumed
-):
+def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed):
     known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
     record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
     commit(state, record)
@@ -198,7 +194,7 @@ def test_checking_for_a_state_creates_none(url, tmp_path):
         assert state.sources.all() == []
 
 
-def test_no_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
+def test_missing_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
     file = tmp_path / "state.sqlite3"
     assert not exists(f"sqlite:///{file}")
     assert not file.exists()
@@ -218,7 +214,7 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
             assert keys(state) == []
 
 
-def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, state):
+def test_failure_in_a_snapshot_is_a_state_error(database, state):
     with database._engine.begin() as connection:
         views = ("VIEW readable_sources", "VIEW readable_entries", "VIEW readable_problems")
         for name in (*views, "TABLE entries"):

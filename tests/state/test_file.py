@@ -61,14 +61,14 @@ def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
         ("old%20name", "the file is 'old%20name': write %25 for a '%'"),
     ],
 )
-def test_what_does_not_name_one_file_is_refused(folder, written, why):
+def test_url_that_names_no_single_file_is_refused(folder, written, why):
     (folder / "old%20name").write_bytes(b"")
     assert why in refused(f"sqlite:///{written}")
     assert [path.name for path in folder.iterdir()] == ["old%20name"]
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "a%20b", "what?", "100%", "a#b"])
-def test_the_default_is_in_the_folder_of_the_project_whatever_its_name(folder, monkeypatch, name):
+def test_default_state_is_in_the_project_folder_of_any_name(folder, monkeypatch, name):
     project = folder / name
     project.mkdir()
     (project / "scrapy.cfg").touch()
@@ -77,10 +77,10 @@ def test_the_default_is_in_the_folder_of_the_project_whatever_its_name(folder, m
     assert (project / ".scrapy" / "walsh.sqlite3").is_file()
 
 
-def test_a_new_state_is_told_and_an_old_one_is_not(folder, caplog):
+def test_only_a_new_state_is_reported(folder, caplog):
     caplog.set_level(logging.INFO)
     make_state("sqlite:///state.sqlite3")
-    assert f"created the state database sqlite:///{folder}/state.sqlite3" in caplog.text
+    assert f"sqlite:///{folder}/state.sqlite3" in caplog.text
     caplog.clear()
     make_state("sqlite:///state.sqlite3")
     assert caplog.text == ""
@@ -111,7 +111,7 @@ def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch
     assert len(waits) == 1
 
 
-def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(folder):
+def test_damaged_write_ahead_log_is_refused(folder):
     make_state("sqlite:///state")
     (folder / "state-wal").write_bytes(os.urandom(3) + b"\xff" * 5000)
     assert "state-wal is damaged" in refused("sqlite:///state")
@@ -121,14 +121,14 @@ def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(fol
 
 @pytest.mark.parametrize("end", [Path.unlink, lambda path: path.rename(path.with_name("old"))])
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_a_state_that_is_deleted_or_replaced_takes_no_more_writes(folder, end, is_replaced):
+def test_deleted_or_replaced_state_accepts_no_more_writes(folder, end, is_replaced):
     with contextlib.closing(State("sqlite:///state")) as state:
         commit(state, SOURCE)
         end(folder / "state")
         if is_replaced:
             (folder / "state").write_bytes(b"another")
         for use in (state.sources.urls, lambda: commit(state, SOURCE)):
-            with pytest.raises(StateError, match="state was deleted or replaced while it was in"):
+            with pytest.raises(StateError, match="deleted or replaced"):
                 use()
 
 
@@ -140,12 +140,12 @@ def test_a_write_during_which_the_state_is_deleted_has_failed(folder):
         state._database.write(lambda _connection: (folder / "state").unlink())
 
 
-def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_url, monkeypatch):
+def test_lock_of_another_session_is_an_error_after_a_timeout(postgresql_url, monkeypatch):
     monkeypatch.setattr("walsh_scrapy.state.engine.LOCK_TIMEOUT_SECONDS", 1.0)
     other = create_engine(postgresql_url, poolclass=NullPool)
     with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
         connection.execute(text("LOCK TABLE sources"))
-        with pytest.raises(StateError, match=r"lock timeout.*; another session holds a lock"):
+        with pytest.raises(StateError, match=r"lock timeout"):
             commit(state, SOURCE)
 
 
@@ -175,7 +175,7 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
 
 
 @pytest.mark.empty
-def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
+def test_role_without_rights_gets_a_remedy(postgresql_url):
     engine = create_engine(postgresql_url, poolclass=NullPool)
     name = postgresql_url.rpartition("/")[2]
     stranger = postgresql_url.replace("postgres@", f"{name}@")
@@ -189,14 +189,12 @@ def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
     finally:
         with engine.begin() as connection:
             connection.execute(text(f"DROP ROLE {name}"))
-    remedy = "a crawl needs the role that owns the tables, or, for a new state, the database"
-    assert f"permission denied for schema public; {remedy}" in new
-    assert f"permission denied for table schema_version; {remedy}" in known
+    for message, object_ in ((new, "schema public"), (known, "table schema_version")):
+        assert object_ in message
+        assert "the role that owns" in message
 
 
-def test_a_state_that_may_only_be_read_is_read_and_nothing_is_written_beside_it(
-    folder, monkeypatch
-):
+def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypatch):
     url = f"sqlite:///{folder / 'state.sqlite3'}"
     make_state(url)
     before = sorted(folder.iterdir())
@@ -205,7 +203,7 @@ def test_a_state_that_may_only_be_read_is_read_and_nothing_is_written_beside_it(
         assert len(state.sources.all()) == 1
         with state.entries.snapshot() as entries:
             assert list(entries.matching()) == []
-        with pytest.raises(StateError, match="readonly database; check the free space and the per"):
+        with pytest.raises(StateError, match="readonly database"):
             commit(state, SOURCE)
     assert sorted(folder.iterdir()) == before
     monkeypatch.undo()
@@ -221,11 +219,11 @@ def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):
         raise PermissionError(13, "Permission denied", "/project/.scrapy")
 
     monkeypatch.setattr("walsh_scrapy.options.data_path", data_path)
-    with pytest.raises(BadSetting, match=r"cannot be in /project/\.scrapy, .*: Permission den"):
+    with pytest.raises(BadSetting, match=r"/project/\.scrapy, .*: Permission denied"):
         Options.from_settings(Settings())
 
 
-def test_no_password_is_in_what_is_said_of_a_malformed_url():
+def test_error_for_a_malformed_url_has_no_password():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")
     assert "secret" not in refused("postgresql+psycopg://me:secret@127.0.0.1:1/none")
@@ -237,7 +235,7 @@ def test_no_password_is_in_what_is_said_of_a_malformed_url():
     st.sampled_from(["me:{}@127.0.0.1:1/db", "me@127.0.0.1:1/db?sslmode=disable&password={}",
                      "127.0.0.1:1/?sslpassword={}", "me:x@127.0.0.1:1/db?p%61ssword={}&a=b"]),
 )  # fmt: skip
-def test_no_password_is_in_what_is_said_of_any_url(scheme, password, rest):
+def test_error_for_any_url_has_no_password(scheme, password, rest):
     url = scheme + rest.format(password)
     told = [without_password(url)]
     try:
@@ -285,7 +283,7 @@ def counts(file):
         return database.execute(counted).fetchone()
 
 
-def test_a_copy_has_all_that_was_committed_where_a_plain_copy_has_nothing(file, tmp_path):
+def test_backup_has_every_commit_where_a_plain_copy_has_none(file, tmp_path):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
         commit(state, SOURCE)
         state.backups.copy(tmp_path / "copy")
@@ -295,7 +293,7 @@ def test_a_copy_has_all_that_was_committed_where_a_plain_copy_has_nothing(file, 
         counts(plain)
 
 
-def test_what_is_written_meanwhile_is_in_a_copy_as_a_whole_or_not_at_all(file, tmp_path):
+def test_backup_has_concurrent_writes_as_a_whole_or_not_at_all(file, tmp_path):
     """Each visit is a source with its entry; the writer goes on until all copies are made."""
     written, is_copied = [], Event()
     has_begun = Event()
@@ -350,12 +348,12 @@ def test_the_same_file_is_no_copy_wherever_it_is_moved(file, tmp_path):
 
 
 @pytest.mark.parametrize("copy", [shutil.copy, shutil.copy2])
-def test_a_copy_is_said_once_and_the_state_that_it_was_made_from_stays_silent(file, tmp_path, copy):
+def test_copied_state_is_reported_once_and_its_original_never(file, tmp_path, copy):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
         assert state.backups.record_file() == ""
         state.runs.begin(RunRecord(spider="feeds", started_at=1779516000.0))
     copied = Path(copy(file, tmp_path / "copy.sqlite3"))
     said = noticed(copied)
-    assert f"{copied} is another file than the last crawl opened" in said
-    assert "its last run began at 2026-05-23 06:00:00 UTC" in said
+    assert str(copied) in said
+    assert "2026-05-23 06:00:00 UTC" in said
     assert [noticed(copied), noticed(file)] == ["", ""]

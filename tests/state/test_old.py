@@ -83,10 +83,10 @@ def tables_of(url):
     tables = [table for table in found.sorted_tables if table.name not in VIEWS]
     made = [CreateTable(table) for table in tables]
     made += [CreateIndex(index) for table in tables for index in table.indexes]
-    return sorted(" ".join(str(each.compile(engine)).split()) for each in made)
+    return sorted(" ".join(str(statement.compile(engine)).split()) for statement in made)
 
 
-def test_it_becomes_as_a_new_state_and_no_column_of_a_view_is_lost(old, new):
+def test_old_state_gets_the_tables_and_views_of_a_new_one(old, new):
     columns = views_of(old)
     State(old).close()
     assert tables_of(old) == tables_of(new), DIFFERS

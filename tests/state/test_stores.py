@@ -49,11 +49,11 @@ def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
     """SQLite reports a full disk and a file at its page limit by the same error."""
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         state._database.read(lambda connection: fill(connection, 0))
-        with pytest.raises(StateError, match=r"is full; check the free space"):
+        with pytest.raises(StateError, match=r"is full"):
             hold_many(state)
 
 
-def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
+def test_write_while_waiting_for_the_lock_is_no_clock_jump(tmp_path):
     """No process can write between the reading of the clock and the write."""
     path = tmp_path / "state.sqlite3"
     State(f"sqlite:///{path}").close()
@@ -71,7 +71,7 @@ def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
     assert len(read) >= 3
 
 
-def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state):
+def test_copies_of_robots_txt_and_blocklist_round_trip(state):
     copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0)
     copy = copy.with_validators("https://a.example/robots.txt", b'W/"\xe9"', b"yesterday")
     keep_robots(state, "https://a.example:443", copy)
@@ -101,7 +101,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     assert state.sources.find(source.url).detail == KEPT
     assert state.llmstxt.find(index.url).problem == KEPT
     with state.entries.snapshot() as snapshot:
-        assert [each.item for each in snapshot.matching()] == [KEPT]
+        assert [entry.item for entry in snapshot.matching()] == [KEPT]
     assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
 
 
@@ -132,7 +132,7 @@ def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
     assert count_entries(state) == 9
 
 
-def test_validators_and_entries_are_written_together_or_not_at_all(state):
+def test_validators_and_entries_are_written_atomically(state):
     broken = entry("2", source="http://nowhere.example/")  # no such source: refused
     with pytest.raises(RefusedValues):
         commit(state, replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
@@ -179,7 +179,7 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
 
 
 @pytest.mark.parametrize("versions", [[VERSION + 1], [11], [0], [-1], [], [VERSION, 11]])
-def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, database, rows, versions):
+def test_state_of_an_unknown_version_is_refused_unchanged(url, database, rows, versions):
 
     def write(connection):
         connection.execute(delete(schema_version))
@@ -188,12 +188,12 @@ def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, databa
 
     database.write(write)
     for _ in range(2):
-        with pytest.raises(StateError, match=r"use the version that wrote it, or another"):
+        with pytest.raises(StateError, match=r"use the version that wrote it"):
             State(url)
     assert rows(select(schema_version.c.version)) == [(number,) for number in versions]
 
 
-def test_what_is_known_of_a_source_takes_another_spelling_of_its_url(state):
+def test_source_record_follows_another_spelling_of_its_url(state):
     """As a visit under that spelling writes it; its entries follow."""
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(
@@ -223,7 +223,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url(state):
     assert state.sources.due("http://a.example/feed//", 86_400.0, 0.0) is not None
 
 
-def test_a_source_that_lost_its_number_is_dropped_with_its_entries(state):
+def test_source_without_a_row_is_dropped_with_its_entries(state):
     """The operator declared it where it moved, while it was visited where it was."""
     work = state.sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
     assert state.write(work) == set()
@@ -239,13 +239,13 @@ def test_a_source_that_lost_its_number_is_dropped_with_its_entries(state):
         ("sqlite:////proc/nowhere/state.sqlite3", "WALSH_STATE_URL"),
     ],
 )
-def test_what_cannot_be_opened_is_refused_in_one_sentence(url, word):
+def test_state_that_cannot_be_opened_is_refused(url, word):
     with pytest.raises(StateError, match=word) as refused:
         State(url)
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_chose(tmp_path):
+def test_failure_in_use_raises_the_error_of_the_caller(tmp_path):
     told = []
 
     def failed(error):
@@ -333,10 +333,10 @@ def test_whether_another_run_proved_the_network(runs, proven_at, declared, visit
     assert runs.is_network_proven(number, visited) is is_proven
 
 
-def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
+def test_run_names_its_declaration_which_is_stored_once(runs, state):
     declared = declaration([Source("http://a.example/feed"), Source("http://b.example/", "llms")])
     begun = RunRecord(spider="feeds", started_at=100.0, settings={"x": True})
-    names = [runs.find(runs.begin(begun, each)).settings for each in (declared, declared, b"")]
+    names = [runs.find(runs.begin(begun, body)).settings for body in (declared, declared, b"")]
     assert names == [{"x": True, "declared": hash_of(declared)}] * 2 + [{"x": True}]
     with state.log() as log:
         body = log.connection.scalar(select(copies.c.body))

@@ -171,7 +171,7 @@ def test_rows_are_selected_and_ordered(state, clock):
     assert list(rows) == [{"host": "b.example"}]
 
 
-def test_the_declared_sources_are_those_of_the_file_read_last(state, tmp_path):
+def test_declared_sources_are_from_the_last_read_file(state, tmp_path):
     files = [tmp_path / "a.toml", tmp_path / "b.toml"]
     for file in files:
         file.write_text(f'[[source]]\nurl = "http://{file.stem}.example/"\n')

@@ -208,13 +208,13 @@ def test_a_planted_breach_is_the_only_finding(record, kind, declares, statements
 
 
 @cases("reason", "statements")
-def test_its_honest_neighbour_is_no_finding(record, reason, statements):
+def test_similar_but_honest_record_is_no_finding(record, reason, statements):
     record.change(*statements)
     assert kinds(record.judged()) == {}
 
 
 @cases("statement", "rows")
-def test_what_shows_nothing_is_counted(record, statement, rows):
+def test_rows_without_evidence_are_not_shown(record, statement, rows):
     record.change(statement)
     attestation = record.judged()
     assert kinds(attestation) == {}
@@ -534,7 +534,7 @@ def test_another_bot_is_judged_by_its_own_name(attested):
     assert attestation.holds
     assert {found[row] for row in ("1", "2", "2a", "4", "6")} == {"holds"}
     assert {found[row] for row in ("3", "3a", "3b", "3c")} == {"not applicable"}
-    assert by_number(attestation)["2a"]["requirement"] == "Named Example-Bot group overrides *"
+    assert "Example-Bot" in by_number(attestation)["2a"]["requirement"]
 
 
 def test_a_bot_that_follows_links_holds_in_part(crawled):

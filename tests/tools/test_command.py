@@ -38,7 +38,9 @@ def help_of(*names, columns=80):
         parser = build_parser()
         for name in names:
             (actions,) = (
-                each for each in parser._actions if hasattr(each, "choices") and each.choices
+                action
+                for action in parser._actions
+                if hasattr(action, "choices") and action.choices
             )
             parser = actions.choices[name]
         return parser, parser.format_help()
@@ -103,7 +105,8 @@ def test_an_unknown_option_is_one_line_and_a_wrong_call(name, called):
     (line,) = error.splitlines()
     if name != "conformance":  # it takes any word
         assert status == 2
-        assert line == f"walsh: unknown option --nope; see {program_name()} {name} --help"
+        assert "--nope" in line
+        assert line.endswith(f" {program_name()} {name} --help")
 
 
 @pytest.mark.parametrize("before", [["-s", "A=1"], []])
@@ -137,8 +140,7 @@ def test_an_option_may_stand_between_two_urls(called, tmp_path):
 def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp_path, called):
     status, out, error = called(name, *words, WALSH_STATE_URL=f"sqlite:///{tmp_path}/no.db")
     assert (status, out) == (3, "")
-    assert "there is no state database at sqlite:////" in error
-    assert "run a crawl" in error
+    assert f"sqlite:///{tmp_path}/no.db" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -153,7 +155,7 @@ def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp
         ("walsh_scrapy lint -", 0, "<&- >&- 2>&-"),
     ],
 )
-def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, command, status, closed):
+def test_command_with_closed_streams_ends_normally(tmp_path, command, status, closed):
     (tmp_path / "s.txt").write_text("https://a.example/\n")
     environment = os.environ | {
         "SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings",
@@ -194,7 +196,7 @@ def test_a_file_of_the_project_is_never_replaced(on_state, tmp_path):
         command, option, name, *others = call.split()
         ended = on_state(command, option, tmp_path / name, *others)
         assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
-        assert ended.stderr.endswith(f"{name} is a file of this project; name another file\n")
+        assert f"{name} is a file of this project" in ended.stderr
     assert (tmp_path / "sources.txt").read_text() == "http://a.example/\n"
 
 
@@ -207,11 +209,11 @@ def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call
     ended = on_state(*shlex.split(call))
     (line,) = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (3, "")
-    assert "cannot be used as state" in line
+    assert str(file) in line
     assert file.read_bytes() == b"no database" * 500
 
 
-def test_what_strangers_write_cannot_command_a_terminal(capsys):
+def test_control_characters_are_escaped_for_a_terminal(capsys):
     print_lines(["a\x1b[2J\nb", *align([["\x1b[2J", "c"], ["dd", "e"]])])
     assert capsys.readouterr().out.splitlines() == ["a\\x1b[2J\\nb", "\\x1b[2J  c", "dd       e"]
 
@@ -251,7 +253,7 @@ def walsh(capsys, monkeypatch, tmp_path):
     return run
 
 
-def test_the_line_that_decides_is_named_and_what_protego_says_otherwise(walsh):
+def test_mayfetch_shows_the_deciding_line_and_protegos_verdict(walsh):
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", PRIVATE, DOLLAR)
     assert status == 1
     private, dollar = out.split("https://blog.example/a$x")
@@ -260,7 +262,7 @@ def test_the_line_that_decides_is_named_and_what_protego_says_otherwise(walsh):
     for said in (rule, "one request every 2 s", "Comment: be brief", "line 7"):
         assert said in private
     assert "Protego" not in private
-    assert "Protego, the parser of Scrapy, disagrees: allowed" in dollar
+    assert re.search(r"Protego.* allowed", dollar)
     assert walsh("mayfetch", "--robots", "robots.txt", OPEN)[0] == 0
 
 
@@ -276,7 +278,7 @@ def test_several_bots_are_a_table_of_a_draft_on_standard_input(walsh):
     assert rows[5] == ["*", "denied", "*", "4", "Disallow: /a", DOLLAR]
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", "--json", *named, OPEN)
     answers = [json.loads(line) for line in out.splitlines()]
-    assert [(each["bot"], each["allowed"]) for each in answers] == [
+    assert [(answer["bot"], answer["allowed"]) for answer in answers] == [
         ("GPTBot", False), ("CCBot", True), ("*", True),
     ]  # fmt: skip
     assert answers[0]["robots"]["line"] == 9
@@ -286,7 +288,7 @@ def test_closed_by_visit_time_is_allowed_from_its_next_opening():
     body = b"User-agent: *\nVisit-time: 1300-1400\nDisallow: /x\n"
     draft = Draft(body, "bot", NOON)
     answer = draft.answer("https://h.example/")
-    assert answer.verdict == "allowed from 2026-05-23 13:00:00 UTC"
+    assert answer.verdict.startswith("allowed from 2026-05-23 13:00")
     assert answer.as_dict()["allowed_from"] == "2026-05-23T13:00:00Z"
     assert Draft(body, "bot", NOON + 3600.0).answer(answer.url).verdict == "allowed"
     assert draft.answer("https://h.example/x").verdict == "denied"
@@ -300,57 +302,64 @@ def test_a_wrong_call_is_one_line_and_status_2(walsh, arguments, said):
     assert err.count("\n") == 1
 
 
-def test_mayfetch_says_nothing_of_us_when_it_is_about_another_bot(walsh, tmp_path):
+def test_mayfetch_for_another_bot_does_not_mention_ours(walsh, tmp_path):
     (tmp_path / "other.txt").write_text("User-agent: Some-Bot\nDisallow: /\n")
     _, out, _ = walsh("mayfetch", "--robots", "other.txt", "--user-agent", "GPTBot", OPEN)
     assert "no group applies" in out
     assert "for us" not in out
 
 
-def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
+def test_lint_of_an_empty_file_is_a_note_and_no_failure(walsh, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     status, out, _ = walsh("lint", "empty.txt")
     assert status == 0
-    assert out.startswith("empty.txt: note: the file is empty")
-    assert out.endswith("empty.txt: 0 errors, 1 note\n")
+    assert out.startswith("empty.txt: note: ")
+    assert out.endswith(": 0 errors, 1 note\n")
+
+
+def test_lint_counts_the_errors_of_each_file(walsh, tmp_path):
     (tmp_path / "sound.txt").write_text("User-agent: *\nDisallow: /x\n")
     status, out, _ = walsh("lint", "sound.txt", "-", stdin=b"Disalow: /\x1b[2J")
     assert status == 1
-    assert out.splitlines()[0] == "sound.txt: 0 errors, 0 notes"
-    assert out.splitlines()[-1] == "-: 2 errors, 0 notes"
-    status, out, _ = walsh("lint", "--json", "sound.txt", "-", stdin=b"Disalow: /")
+    assert out.startswith("sound.txt: 0 errors")
+    assert out.splitlines()[-1].startswith("-: 2 errors")
+
+
+def test_lint_as_json_has_file_and_line_of_each_finding(walsh, tmp_path):
+    (tmp_path / "sound.txt").write_text("User-agent: *\nDisallow: /x\n")
+    _, out, _ = walsh("lint", "--json", "sound.txt", "-", stdin=b"Disalow: /")
     findings = [json.loads(line) for line in out.splitlines()]
-    assert [(each["file"], each["line"]) for each in findings] == [("-", 1), ("-", 1)]
+    assert [(finding["file"], finding["line"]) for finding in findings] == [("-", 1), ("-", 1)]
     assert walsh("lint", "--json", "sound.txt")[1] == ""
 
 
 @pytest.mark.parametrize("call", [("lint", "{}"), ("mayfetch", "--robots", "{}", OPEN)])
 def test_a_file_without_an_end_is_refused_in_one_line(walsh, call):
     for file in ("-", "/dev/zero"):
-        arguments = [each.format(file) for each in call]
+        arguments = [argument.format(file) for argument in call]
         status, out, err = walsh(*arguments, stdin=b"a" * (2**24 + 1))
         assert (status, out) == (2, "")
-        assert f"{file}: this is larger than the maximum of 16777216 bytes" in err
+        assert f"{file}: " in err
+        assert "16777216 bytes" in err
 
 
 def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
     trial = pytest.importorskip("walsh_scrapy.testing.conformance.trial")
-    told = " ".join(walsh("conformance", "--help")[1].split())
-    assert "a folder that is kept between the runs" in told
+    assert "{folder}" in walsh("conformance", "--help")[1]
     given = []
 
     def tried(command, rules, **_):
         given.append((command, rules))
-        raise trial.TrialError("it does not start")
+        raise trial.TrialError("broken")
 
     monkeypatch.setattr(trial, "run", tried)
     status, _, said = walsh("conformance", "--rules", "R1, R4", "--", "wget", "-q", "--json")
-    assert (status, said) == (2, "walsh: it does not start\n")
+    assert (status, said) == (2, "walsh: broken\n")
     assert given == [(["wget", "-q", "--json"], ["R1", "R4"])]
     assert "conformance" in walsh("--help")[1]
 
 
-def test_the_time_of_now_decides_where_none_is_given(walsh, monkeypatch, tmp_path):
+def test_current_time_is_used_by_default(walsh, monkeypatch, tmp_path):
     (tmp_path / "robots.txt").write_text("User-agent: *\nVisit-time: 1300-1400\nDisallow:\n")
     monkeypatch.setattr(time, "time", lambda: NOON)
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", OPEN)
@@ -384,7 +393,7 @@ def shop(tmp_path):
     return tmp_path / "shop"
 
 
-def test_in_another_project_scrapy_lists_no_command_of_ours(shop):
+def test_scrapy_lists_no_commands_of_this_add_on(shop):
     listed = execute(sys.executable, "-m", "scrapy", cwd=shop).stdout
     assert " crawl " in listed
     assert [name for name in COMMANDS if re.search(rf"^  {name} ", listed, re.MULTILINE)] == []

@@ -25,9 +25,11 @@ TEXT = st.text(st.characters() | st.sampled_from("\"'\\\n\r\t\b\x00\x1b\x7f\x85\
 def test_a_string_is_read_back_and_stays_a_line(text):
     written = toml_string(text)
     assert written.isascii() or len(written.splitlines()) == 1
-    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in written)
+    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in written)
     read = tomllib.loads(f"a = {written}")["a"]
-    assert read == "".join("\ufffd" if 0xD800 <= ord(each) < 0xE000 else each for each in text)
+    assert read == "".join(
+        "\ufffd" if 0xD800 <= ord(character) < 0xE000 else character for character in text
+    )
 
 
 def test_a_table_is_read_back_by_the_reader_of_sources(tmp_path):
@@ -36,7 +38,7 @@ def test_a_table_is_read_back_by_the_reader_of_sources(tmp_path):
         Source("http://docs.example/%22", "llms"),
     )
     file = tmp_path / "sources.toml"
-    file.write_text("\n".join(line for each in sources for line in source_table(each)), "utf-8")
+    file.write_text("\n".join(line for source in sources for line in source_table(source)), "utf-8")
     assert load_sources(file) == sources
 
 
@@ -197,7 +199,7 @@ ROBOTS = {
 }
 
 
-def test_what_is_asked_for_and_declared(loopback_web, discover):
+def test_discover_requests_and_declares_feeds_of_a_site(loopback_web, discover):
     web = loopback_web(
         Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")})
     )
@@ -215,7 +217,7 @@ def test_what_is_asked_for_and_declared(loopback_web, discover):
         if host != "rss.example":  # which another one leads to
             assert sorted(hit.path for hit in hits) == sorted(asked), url
         assert declared.get(f"http://{url}") == source, url
-        assert [each for each in words if each not in said] == []
+        assert [word for word in words if word not in said] == []
         assert source or all(line.startswith("#") for line in said.splitlines()), url
         assert ("kind" in said) is (source is not None and source[0] == "llms"), url
         if host in ("cut.example", "packed.example"):
@@ -227,9 +229,7 @@ def test_what_is_asked_for_and_declared(loopback_web, discover):
     assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
 
 
-def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
-    loopback_web, discover, tmp_path
-):
+def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, tmp_path):
     """The judge is the log: robots.txt, the page and its feeds, each with its delay."""
     page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
         {LINK.format("http://docs.example/comments/feed/")}
@@ -271,7 +271,7 @@ def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
         assert line in found.stdout
 
 
-def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
+def test_other_hosts_are_requested_while_one_host_waits(loopback_web, discover):
     web = loopback_web(
         Site("slow.example", "User-agent: *\nCrawl-delay: 3\n", {"/llms.txt": LLMS_TXT}),
         site("blog.example"),
@@ -284,9 +284,9 @@ def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
     assert order.index("blog.example/feed") < order.index("slow.example/a")
     assert order.index("none.example/llms.txt") < order.index("slow.example/llms.txt")
     slow, blog, none = map(json.loads, found.stdout.splitlines())
-    assert [each["usable"] for each in (slow, blog, none)] == [True, True, False]
+    assert [offer["usable"] for offer in (slow, blog, none)] == [True, True, False]
     assert slow["source"] == {"url": urls[0], "kind": "llms", "name": "Index"}
-    assert [each["role"] for each in slow["documents"]] == ["page", "llms.txt"]
+    assert [document["role"] for document in slow["documents"]] == ["page", "llms.txt"]
     assert none["source"] is None
     assert set(slow) == set(blog) == set(none)
 

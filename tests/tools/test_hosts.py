@@ -1,70 +1,78 @@
 """`walsh hosts`: the hosts that wait, and why; every command says the same of it."""
 
-import contextlib
 import json
-import time
 
 import pytest
 
-from tests.helpers.records import commit
-from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
-from walsh_scrapy import Denied, RequestDeferred
-from walsh_scrapy.state import State
-from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.testing.crawl import keep_empty_blocklist
-from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply, Site
+from tests.helpers.sites import feed, paths, rows_of, site
+from walsh_scrapy.testing.web import Reply
 
 BUSY = "http://busy.example/feed"
 
 
-def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
-    direct_web, crawl, on_state, tmp_path
-):
+SOURCES = [BUSY, "http://blog.example/feed"]
+
+
+@pytest.fixture
+def busy_web(direct_web, crawl, tmp_path):
+    """A web after a first crawl, in which a host answered 429 and asked for a year."""
     year = Reply(status=429, headers={"Retry-After": "31536000"})
     web = direct_web(
         site("busy.example", feed=[year, feed(host="busy.example")]), site("blog.example")
     )
-    sources = [BUSY, "http://blog.example/feed"]
-    (tmp_path / "sources.txt").write_text("".join(f"{source}\n" for source in sources))
-    crawl(web, sources=sources)
+    (tmp_path / "sources.txt").write_text("".join(f"{source}\n" for source in SOURCES))
+    crawl(web, sources=SOURCES)
+    return web
+
+
+@pytest.mark.usefixtures("busy_web")
+def test_hold_of_a_year_is_shown_by_all_commands(on_state):
     busy = json.loads(on_state("hosts", "--json").stdout.splitlines()[0])
     assert (busy["host"], busy["problem"], busy["refusals"]) == ("busy.example", "hold", 1)
-    assert busy["reason"] == "on hold: it answered 429 and asked for 365 d (Retry-After)"
+    assert "365 d" in busy["reason"]
     assert (busy["hold_by"], busy["hold_status"]) == ("retry-after", 429)
-    held = f"busy.example is on hold until {busy['hold_until'].replace('T', ' ')[:-1]} UTC"
-
     source = json.loads(on_state("sources", BUSY, "--json").stdout)
     assert (source["is_due"], source["next_visit"]) == (True, busy["hold_until"])
     assert busy["hold_until"] in on_state("sources", "resume", BUSY).stdout
-    answer = on_state("mayfetch", "--offline", BUSY)
-    assert answer.stdout.startswith(f"{BUSY}: allowed, but {held}\n")
+    answer = on_state("mayfetch", "--offline", BUSY).stdout
+    assert answer.startswith(f"{BUSY}: allowed, but ")
+    assert busy["hold_until"].replace("T", " ")[:-1] in answer
 
-    again = crawl(web, sources=sources, arguments={"force": "1"})
+
+def test_hold_lasts_until_the_operator_releases_it(busy_web, crawl, on_state, tmp_path):
+    again = crawl(busy_web, sources=SOURCES, arguments={"force": "1"})
     assert paths(again.log, "busy.example") == []
     released = on_state("hosts", "release", BUSY, "--because", "they wrote: go on")
     assert released.returncode == 0
     assert "364 d 23 h" in released.stdout
-    last = crawl(web, sources=sources)
+    last = crawl(busy_web, sources=SOURCES)
     assert paths(last.log, "busy.example") == ["busy.example/feed"]
     assert len(last.items) == 2
     kept = rows_of(tmp_path / "crawl", "SELECT host, override, reason FROM overrides")
     assert kept == [("busy.example", "release", "they wrote: go on")]
 
 
-def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state):
-    set_to = on_state("hosts", "delay", "Blog.Example.", "PT2H", "--because", "a relaunch")
-    assert "blog.example" in set_to.stderr
-    assert on_state("hosts", "delay", "blog.example", "2h").stderr == "", "it is known by now"
-    assert on_state("hosts", "delay", "blog.example", "7200").stdout == set_to.stdout
-    assert "at most one request every 2 h" in set_to.stdout
+def test_operator_delay_is_the_same_in_every_spelling(on_state):
+    first = on_state("hosts", "delay", "Blog.Example.", "PT2H", "--because", "a relaunch")
+    assert "every 2 h" in first.stdout
+    assert on_state("hosts", "delay", "blog.example", "2h").stdout == first.stdout
+    assert on_state("hosts", "delay", "blog.example", "7200").stdout == first.stdout
+
+
+def test_operator_delay_warns_about_an_unknown_host_once(on_state):
+    assert "blog.example" in on_state("hosts", "delay", "blog.example", "2h").stderr
+    assert on_state("hosts", "delay", "blog.example", "2h").stderr == ""
+
+
+def test_operator_delay_of_a_day_has_a_warning(on_state):
+    """The only request of a visit may then be for robots.txt."""
+    assert "robots.txt" in on_state("hosts", "delay", "blog.example", "1d").stdout
+
+
+def test_operator_delay_is_listed_with_its_reason_until_it_is_0(on_state):
+    on_state("hosts", "delay", "blog.example", "2h", "--because", "a relaunch")
     (row,) = map(json.loads, on_state("hosts", "--json").stdout.splitlines())
     assert (row["host"], row["operator_delay"], row["problem"]) == ("blog.example", 7200.0, None)
-    assert (
-        "may be for robots.txt"
-        in on_state("hosts", "delay", "blog.example", "1d", "--because", "a relaunch").stdout
-    )
-    (row,) = map(json.loads, on_state("hosts", "--json").stdout.splitlines())
     assert (row["last_override"], row["last_override_reason"]) == ("delay", "a relaunch")
     assert on_state("hosts", "delay", "blog.example", "0").returncode == 0
     assert on_state("hosts", "--json").stdout == ""
@@ -73,7 +81,7 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
 # `walsh backup`: a copy of the state in a new file, from which a crawl goes on.
 
 
-def test_a_crawl_from_a_copy_asks_nothing_twice_and_says_what_it_is(
+def test_crawl_from_a_backup_repeats_no_request_and_reports_it(
     loopback_web, crawl, on_state, tmp_path
 ):
     """Nothing is due at first, and a forced visit has the validators of the state it came from."""
@@ -83,12 +91,12 @@ def test_a_crawl_from_a_copy_asks_nothing_twice_and_says_what_it_is(
     made = on_state("backup", "-o", file)
     assert made.returncode == 0
     assert made.stderr.endswith(f" {file}\n")
-    assert [each.name for each in file.parent.iterdir()] == ["walsh.sqlite3"]
+    assert [path.name for path in file.parent.iterdir()] == ["walsh.sqlite3"]
     given = {"sources": ["http://blog.example/feed"]}
     given["settings"] = {"WALSH_STATE_URL": f"sqlite:///{file}"}
     again = crawl(visited, **given)
     assert again.log == []
-    assert again.stderr.count("is another file than the last crawl opened") == 1
+    assert again.stderr.count("another file") == 1
     forced = crawl(visited, **given, arguments={"force": "1"})
     assert [(hit.path, hit.status) for hit in forced.log] == [("/feed", 304)]
     assert "another file" not in forced.stderr
@@ -103,183 +111,3 @@ def test_a_copy_is_offered_to_files_only(run_command):
         run_command("walsh", "backup", "-o", "-").returncode,
         run_command("walsh", "backup").returncode,
     ) == (2, 2)
-
-
-# `walsh mayfetch`: every gate's answer and why, by the same gates and slots as a crawl.
-
-ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl-delay: 2\n"
-
-
-#: An epoch second: 2100-01-01.
-LATER = 4_102_444_800.0
-
-
-class StaffGate:
-    """A project's own gate, as docs/reuse.md has one."""
-
-    async def process_request(self, request):
-        if "/staff/" in request.url:
-            raise Denied("office", "library.example wants no robot on its staff pages")
-        if "/closed/" in request.url:
-            raise RequestDeferred(LATER, "library.example is in its office hours")
-        if "/broken/" in request.url:
-            raise ZeroDivisionError("of the project")
-
-
-class ClosedGate:
-    """A gate behind that of robots.txt, which it keeps from being asked for too."""
-
-    async def process_request(self, request):
-        if "//closed.example/" in request.url:
-            raise Denied("office", "closed.example wants no robot")
-
-
-GATES = json.dumps({f"{StaffGate.__module__}.StaffGate": 50})
-
-
-@pytest.fixture
-def ask(tmp_path, run_command):
-    """Run `walsh mayfetch` in front of a web, with a state of its own."""
-
-    def run(web, *arguments, **settings):
-        url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-        given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
-        keep_empty_blocklist(url)
-        return run_command("mayfetch", *arguments, settings=given, environment=web.environment)
-
-    return run
-
-
-def test_the_answer_names_the_deciding_line_and_only_robots_txt_is_fetched(loopback_web, ask):
-    web = loopback_web(
-        site("blog.example", ROBOTS),
-        site("optedout.example"),
-        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")}),
-    )
-    urls = [
-        "http://blog.example/private/page",
-        "http://blog.example/private/open/page",
-        "http://blog.example/feed",
-        "http://www.optedout.example/feed",
-    ]
-    result = ask(web, *urls, "--json", WALSH_BLOCKLIST_URL=LIST_URL)
-    assert result.returncode == 1, result.stderr
-    answers = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [answer["allowed"] for answer in answers] == [False, True, True, False]
-    assert [answer["gate"] for answer in answers] == ["robots", None, None, "blocklist"]
-    private, opened, _, optedout = answers
-    assert (private["robots"]["rule"], private["robots"]["line"]) == ("Disallow: /private/", 2)
-    assert (opened["robots"]["rule"], opened["robots"]["line"]) == ("Allow: /private/open", 3)
-    assert (private["robots"]["group"], private["robots"]["group_lines"]) == ("*", [1])
-    assert (private["robots"]["status"], private["robots"]["crawl_delay"]) == (200, 2.0)
-    assert private["delay"] == 2.0
-    assert private["next_request_at"].endswith("Z")
-    assert optedout["robots"] is None
-    assert sorted(paths(web.log)) == [
-        "blog.example/robots.txt",
-        "operator.example/blocklist.json",
-        "operator.example/robots.txt",
-    ]
-    assert_polite(web.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
-
-
-def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
-    web = loopback_web(site("blog.example", ROBOTS))
-    unknown = ask(web, "--offline", "http://blog.example/feed")
-    assert unknown.returncode == 1
-    assert "undecided" in unknown.stdout
-    assert "http://blog.example/robots.txt" in unknown.stdout
-    for _ in range(2):
-        assert ask(web, "http://blog.example/feed").returncode == 0
-    known = ask(web, "--offline", "http://blog.example/feed")
-    assert known.returncode == 0
-    assert "http://blog.example/robots.txt, 200, " in known.stdout
-    assert paths(web.log) == ["blog.example/robots.txt"], "a second call sends no request"
-
-
-def test_what_an_unreachable_robots_txt_defers_is_not_denied(loopback_web, ask):
-    web = loopback_web(site("error.example", Reply(status=500)))
-    quick = {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.1}
-    result = ask(
-        web, "--json", "http://error.example/feed", WALSH_ROBOTS_UNREACHABLE="phased", **quick
-    )
-    answer = json.loads(result.stdout)
-    assert answer["allowed"] is None
-    assert answer["gate"] == "robots"
-    assert "it answered 500" in answer["reason"]
-    assert "/feed" not in [hit.path for hit in web.log]
-
-
-def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):
-    busy = Reply(status=429, headers={"Retry-After": "3600"})
-    web = loopback_web(site("busy.example", busy))
-    result = ask(web, "http://busy.example/feed")
-    assert result.returncode == 1
-    assert "on hold until 20" in result.stdout
-
-
-def test_a_source_that_is_not_due_may_be_fetched(loopback_web, ask, tmp_path):
-    web = loopback_web(site("blog.example"))
-    url = "http://blog.example/feed"
-    with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        now = time.time()
-        commit(state, SourceRecord(url=url, kind="feed", visited_at=now, not_before=now + 86_400.0))
-    result = ask(web, url)
-    assert (result.returncode, result.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("online", [True, False])
-def test_an_argument_that_is_no_url_gives_an_answer(loopback_web, ask, online):
-    options = [] if online else ["--offline"]
-    given = ["mailto:me@example.com", "http://[bad", "//x", "blog.example/feed", "ftp://x.example/"]
-    web = loopback_web()
-    result = ask(web, *options, *given)
-    assert (result.returncode, web.log) == (1, [])
-    assert result.stdout.count("undecided") == 5
-    assert result.stdout.count("write https://blog.example/feed") == 1
-    assert "Traceback" not in result.stderr
-
-
-def test_every_spelling_of_a_url_is_asked_for(loopback_web, ask):
-    web = loopback_web(site("blog.example", ROBOTS), site("xn--bcher-kva.example"))
-    given = ["http://Blog.example/a b", "http://bücher.example/ä", "http://blog.example/%7ex|y#z"]
-    assert ask(web, *given).returncode == 0
-    assert len(web.log) == 2
-
-
-def test_the_last_blocklist_counts_as_in_a_crawl(loopback_web, ask):
-    web = loopback_web(
-        site("blog.example"), Site("operator.example", pages={"/blocklist.json": Reply(status=404)})
-    )
-    result = ask(web, "http://blog.example/feed", WALSH_BLOCKLIST_URL=LIST_URL)
-    assert result.returncode == 0
-    assert "not in the last copy of the blocklist" in result.stdout
-
-
-def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, ask, tmp_path):
-    web = loopback_web(site("library.example", "User-agent: *\nDisallow: /private/\n"))
-    paths_asked = ("staff/1", "closed/1", "broken/1", "private/1", "feed")
-    urls = [f"http://library.example/{path}" for path in paths_asked]
-    result = ask(web, "--json", *urls, DOWNLOADER_MIDDLEWARES=GATES)
-    assert result.returncode == 1, result.stderr
-    answers = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [(each["allowed"], each["gate"]) for each in answers] == [
-        (False, "office"), (True, None), (None, "project"), (False, "robots"), (True, None),
-    ]  # fmt: skip
-    staff, closed, broken, _, feed = answers
-    assert staff["reason"] == "library.example wants no robot on its staff pages"
-    assert closed["allowed_from"] == "2100-01-01T00:00:00Z"
-    assert "is in its office hours" in closed["reason"]
-    assert "of the project" in broken["reason"]
-    assert feed["allowed_from"] is None
-    assert paths(web.log) == ["library.example/robots.txt"]
-    with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        assert list(state.rows("readable_denials")) == []
-    late = json.dumps({f"{StaffGate.__module__}.ClosedGate": 110})
-    closed = ask(web, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
-    assert closed.stdout.startswith("http://closed.example/feed: denied by office\n")
-    assert "closed.example wants no robot" in closed.stdout
-    told = ask(web, *urls[:2], DOWNLOADER_MIDDLEWARES=GATES)
-    assert told.stdout.startswith(f"{urls[0]}: denied by office\n")
-    assert "  office     library.example wants no robot on its staff pages\n" in told.stdout
-    assert f"{urls[1]}: allowed from 2100-01-01 00:00:00 UTC\n" in told.stdout

@@ -59,7 +59,7 @@ def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     assert lasting == {7 * 86_400}
 
 
-def test_a_directory_without_a_key_says_that_none_was_given(run_command):
+def test_directory_without_a_key_is_refused(run_command):
     done = run_command("keys", "directory")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no key given" in done.stderr

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import runpy
+import shlex
 from functools import partial
 
 import pytest
@@ -53,7 +54,7 @@ def titles(out):
     return [json.loads(line)["title"] for line in out.splitlines()]
 
 
-def test_by_default_it_lists_the_finds_of_the_last_run_with_any(state, new):
+def test_default_is_the_last_run_with_new_entries(state, new):
     status, out, _ = new("--json")
     assert status == 0
     assert titles(out) == ["New", "Old"]
@@ -74,7 +75,7 @@ def test_entries_since_a_moment_come_by_source(state, new):
     ]  # fmt: skip
 
 
-def test_nothing_new_is_a_sentence_and_no_failure(state, new):
+def test_no_new_entries_is_no_failure(state, new):
     status, out, error = new("--since", "2026-06-01")
     assert (status, out.count("\n")) == (0, 1)
     assert "since 2026-06-01 00:00:00" in error
@@ -146,20 +147,22 @@ def files_of(folder):
     return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_path):
+def test_init_writes_the_project_and_prints_the_next_commands(walsh_init, tmp_path):
     status, out, err = walsh_init("my feeds")
     assert (status, err) == (0, "")
     _, first, second, _, *commands = out.splitlines()
     assert "my feeds/settings.py" in first
     assert "my feeds/sources.toml" in second
-    assert commands == ["  cd 'my feeds' && scrapy crawl feeds", f"  {program_name()} new"]
+    crawl, new = (shlex.split(command) for command in commands)
+    assert crawl == ["cd", "my feeds", "&&", "scrapy", "crawl", "feeds"]
+    assert new == [*program_name().split(), "new"]
     assert set(files_of(tmp_path / "my feeds")) == {
         "scrapy.cfg", "settings.py", "sources.toml",
         "spiders/__init__.py", "spiders/feeds.py", "spiders/llms.py",
     }  # fmt: skip
 
 
-def test_it_has_the_spiders_sources_and_settings_of_this_repository(project):
+def test_new_project_has_the_files_of_this_repository(project):
     files = files_of(project)
     for path in (ROOT / "spiders").glob("*.py"):
         assert files[f"spiders/{path.name}"].read_text() == path.read_text()
@@ -174,7 +177,7 @@ def test_it_has_the_spiders_sources_and_settings_of_this_repository(project):
     assert theirs["BOT_NAME"] == "new"
 
 
-def test_it_overwrites_nothing_and_then_writes_nothing(walsh_init, tmp_path):
+def test_no_file_is_written_if_one_already_exists(walsh_init, tmp_path):
     (tmp_path / "spiders").mkdir()
     (tmp_path / "spiders" / "feeds.py").symlink_to("nowhere")
     status, out, err = walsh_init(".")
@@ -188,7 +191,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
     (tmp_path / "file").touch()
     status, _, err = walsh_init("file")
     assert status == 1
-    assert err.startswith("walsh: file/scrapy.cfg cannot be written: ")
+    assert "file/scrapy.cfg" in err
     assert err.count("\n") == 1
 
 
@@ -205,11 +208,11 @@ def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, s
     result = crawl(web, project=project, sources=SOURCES, settings=settings)
     assert result.exit_code == 1
     line = refusal(result)
-    assert "the project has no identity, and no request is sent without one; set" in line
-    assert [each for each in lines if each not in line] == []
+    assert "no identity" in line
+    assert [text for text in lines if text not in line] == []
 
 
-def test_it_crawls_under_its_own_identity(crawl, direct_web, project):
+def test_new_project_crawls_under_its_own_identity(crawl, direct_web, project):
     web = direct_web(site("blog.example"))
     settings = project / "settings.py"
     filled = settings.read_text()

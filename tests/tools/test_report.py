@@ -54,7 +54,7 @@ def test_gaps_are_counted_by_multiples_of_the_required_gap():
     assert gaps == {"x15": 1, "x5": 1, "x1": 1}
 
 
-def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
+def test_hosts_with_short_gaps_come_first_then_by_requests():
     many = [gap(10.0, "many.example") for _ in range(5)]
     few = [gap(None, "few.example"), gap(0.9, "few.example", problem="too short")]
     hosts, gaps = compare([*many, *few, gap(7.0)])
@@ -69,7 +69,7 @@ def state(tmp_path):
         yield state
 
 
-def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
+def test_period_is_the_last_crawl_by_default(state):
     assert choose_period(state, NOW).words == "No crawl is recorded"
     for begun in (NOW - 5 * DAY, NOW - DAY):
         run = state.runs.begin(RunRecord(spider="feeds", started_at=begun))
@@ -170,7 +170,7 @@ def test_the_page_is_whole_and_loads_nothing(filled, requests, hosts):
         assert attributes.get("href", "#").startswith(("#", "http://", "https://"))
     assert "url(" not in text
     assert "@import" not in text
-    (policy,) = (each["content"] for each in page.all("meta") if "http-equiv" in each)
+    (policy,) = (meta["content"] for meta in page.all("meta") if "http-equiv" in meta)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
 
 
@@ -195,13 +195,13 @@ def test_a_screen_reader_gets_headings_captions_and_titles(filled, requests, hos
         assert set(attributes["aria-labelledby"].split()) <= set(ids)
 
 
-def test_a_page_about_nothing_has_no_empty_section(filled):
+def test_empty_page_has_no_empty_section(filled):
     text = page_of(*filled(0))
     assert "Nothing needs your attention" in text
     assert not re.search('id="(?:gaps|requests|waiting|new)"', text)
 
 
-def test_what_needs_attention_comes_first_with_its_section(filled):
+def test_problems_come_first_with_links_to_their_section(filled):
     url, file = filled(240, 6)
     with closing(State(url, clock=lambda: NOW)) as state:
         hold(state, "blog1.example", 2 * DAY, "retry-after", 429)
@@ -219,7 +219,7 @@ def test_times_are_read_to_the_minute(filled):
     with closing(State(url, clock=lambda: NOW)) as state:
         hold(state, "blog1.example", 2 * DAY, "retry-after", 429)
     words = re.sub("<[^>]*>", "", page_of(url, file))
-    assert re.search(r"over a day, until [-\d]{10} \d\d:\d\d\b", words)
+    assert re.search(r"until [-\d]{10} \d\d:\d\d\b", words)
     assert not re.search(r"\dT\d\d:\d\d:\d\dZ", words)
 
 
@@ -238,8 +238,8 @@ def test_a_long_list_is_limited_and_counted(filled, monkeypatch):
     url, file = filled(240, 6)
     monkeypatch.setattr(facts, "MAX_SOURCES", 2)
     text = page_of(url, file)
-    assert "2 of 4 sources with a problem shown" in text
-    assert "2 of 6 sources shown" in text, "with new entries"
+    assert "2 of 4 sources" in text
+    assert "2 of 6 sources" in text, "with new entries"
     assert text.count('<section class="card"') == 2
 
 
@@ -270,10 +270,10 @@ def test_runs_that_went_wrong_are_named_and_come_first(tmp_path):
     report = report_of(url, since=NOW - 9 * DAY)
     assert [row["run"] for row in report["runs"].rows] == [2, 3, 1]
     (need,) = [row for row in report["problems"].rows if row.get("section") == "runs"]
-    assert need["subject"] == "1 run, the last one: state_failed"
+    assert "state_failed" in need["subject"]
 
 
-def test_texts_of_strangers_are_shown_and_not_obeyed(filled):
+def test_hostile_texts_are_escaped(filled):
     text = page_of(*filled(240, 6))
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\\u202egnippals" in text
@@ -303,7 +303,7 @@ def need_of(report, section):
     return rows[0]["subject"] if rows else None
 
 
-def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled):
+def test_short_gap_is_shown_in_problems_table_and_chart(filled):
     url, file = filled(30)
     assert need_of(report_of(url, file), "gaps") is None
     with closing(State(url)) as state:
@@ -311,9 +311,9 @@ def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled):
         moved = update(requests).where(requests.c.requested_at == moment)
         moved = moved.values(requested_at=moment - 9.253, monotonic=requests.c.monotonic - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
-    assert need_of(report_of(url, file), "gaps") == "1 gap at 1 host"
+    assert need_of(report_of(url, file), "gaps").startswith("1 gap ")
     text = page_of(url, file)
-    assert '0.49 s<br><strong class="bad">1 too short</strong>' in text
+    assert '0.49 s<br><strong class="bad">1 ' in text
     assert '<rect class="short"' in text
 
 
@@ -329,7 +329,7 @@ def test_critical_problems_come_before_warnings(filled):
 
 def test_a_page_names_its_age_and_its_success(filled):
     text = page_of(*filled(240, 6))
-    assert re.search(r"Created <time [^>]+>.+?</time>, .+ after the last run ended\.", text)
+    assert re.search(r"Created <time [^>]+>.+?</time>, \d", text)
     assert re.search(r"succeeded \(2xx, 304, redirects\)</dt><dd>\d+\.\d%</dd>", text)
 
 
@@ -351,19 +351,19 @@ def test_a_gap_since_an_earlier_run_is_compared_too(filled):
     url, file = filled(1)
     write_earlier(url, hold=3 * DAY)
     report = report_of(url, file)
-    assert need_of(report, "gaps") == "1 gap at 1 host"
+    assert need_of(report, "gaps").startswith("1 gap ")
     (row,) = report["hosts"].rows
     assert (row["requests"], row["shortest"]["required"]) == (1, 3 * DAY)
     assert row["shortest"]["by_hold"]
 
 
-def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(filled):
+def test_unreadable_sources_file_is_shown_in_the_page(filled):
     url, file = filled(1)
     file.write_text("no URL")
     text = page_of(url, file)
-    assert "the sources file cannot be read" in text
+    assert "cannot be read" in text
     file.unlink()
-    assert "the sources file cannot be read" in page_of(url, file)
+    assert "cannot be read" in page_of(url, file)
 
 
 def test_a_project_without_a_sources_file_needs_none(tmp_path):
@@ -405,7 +405,7 @@ def test_the_headlines_of_a_source_are_its_newest(tmp_path, monkeypatch):
         commit(state, SourceRecord(url=URL, kind="feed", visited_at=NOW - 60), found)
     (row,) = report_of(url, since=NOW - 3600)["news"].rows
     assert ([entry["title"] for entry in row["newest"]], row["entries"]) == (["T0", "T1"], 5)
-    assert "2 of 5 entries shown" in page_of(url, since=NOW - 3600)
+    assert "2 of 5 entries" in page_of(url, since=NOW - 3600)
 
 
 def test_addresses_and_credentials_are_in_no_report(tmp_path):

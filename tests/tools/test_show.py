@@ -140,11 +140,11 @@ def test_rows_with_problems_are_coloured():
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_a_terminal_without_colours_gets_none(environment):
+def test_no_colours_for_a_terminal_without_colours(environment):
     assert "\x1b" not in python_shows(PROGRAM, "2000", **environment)
 
 
-def test_strangers_send_no_control_characters_to_a_terminal():
+def test_control_characters_of_sites_are_escaped():
     text = "\n".join(lines_shown(2000, 100))
     unsafe = [character for character in text if not character.isprintable()]
     assert set(unsafe) <= {"\n", "\u200d"}
@@ -186,10 +186,10 @@ def test_json_has_every_column_of_every_row(piped, count):
 
 def test_commands_are_named_as_the_program_was_called(piped, monkeypatch):
     monkeypatch.setattr(show_module, "program_name", lambda: "python -m walsh_scrapy")
-    values = row(advice="`walsh hosts` shows it", command="walsh why a.example", title="walsh on")
+    values = row(advice="see `walsh hosts`", command="walsh status", title="walsh on")
     shown = json.loads(piped([values], as_json=True).out)
-    assert shown["advice"] == "`python -m walsh_scrapy hosts` shows it"
-    assert shown["command"] == "python -m walsh_scrapy why a.example"
+    assert shown["advice"] == "see `python -m walsh_scrapy hosts`"
+    assert shown["command"] == "python -m walsh_scrapy status"
     assert shown["title"] == "walsh on"
 
 

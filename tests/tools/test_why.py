@@ -108,7 +108,7 @@ def crawled(tmp_path_factory, crawl_launcher, pytestconfig):
 
 
 @pytest.mark.parametrize("host", [*(site.host for site in SITES), "10.0.0.1"])
-def test_nothing_about_a_site_names_another(crawled, host):
+def test_letter_about_a_site_names_no_other_site(crawled, host):
     """Only its own redirects name others."""
     account = account_of(crawled, host)
     named = {"led.example": "a.example", "old.example": "new.example"}.get(host)
@@ -143,7 +143,7 @@ def test_a_robots_txt_that_fails_later_is_the_last_good_one(state, log):
     log(ROBOTS, SENT, failing, replace(SENT, requested_at=NOON + 110.0, evidence=later))
     first, second = rows_of(state, "robots")
     assert (first["status"], second["status"]) == (200, 503)
-    assert "the last good copy was used" in text_of(state)
+    assert "the last good copy" in text_of(state)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_usual_day_is_a_screen_of_a_hundred_columns(state, log, declare):
     assert [line for line in lines if len(line) > 100 and hash_of(RULES) not in line] == []
 
 
-def test_the_last_request_of_another_day_counts_for_the_gap(state, log):
+def test_gap_starts_at_the_last_request_of_the_day_before(state, log):
     log(replace(SENT, requested_at=NOON - DAY, duration=3.0), SENT)
     (sent,) = rows_of(state, "request", FEED)
     assert sent["gap"] == pytest.approx(DAY + 1.0)
@@ -179,18 +179,18 @@ def test_the_last_request_of_another_day_counts_for_the_gap(state, log):
     assert (first["gap"], first["gap_unknown"]) == (None, "no earlier request")
 
 
-def test_what_ended_a_hold_stands_with_its_moment_and_reason(state, log):
+def test_released_hold_is_shown_with_time_and_reason(state, log):
     hold(state, "a.example", 7200.0)
-    state.hosts.release("a.example", "mail of 3 May: go on")
+    state.hosts.release("a.example", "mail of 3 May")
     log(replace(SENT, status=503, hold=7200.0), replace(SENT, requested_at=NOON + 20.0))
     _, second = rows_of(state, "request")
     assert (second["problem"], second["released_at"]) == (None, "2024-10-04T12:00:10Z")
     (override,) = rows_of(state, "override")
-    assert override["reason"] == "mail of 3 May: go on"
-    assert "mail of 3 May: go on" in text_of(state)
+    assert override["reason"] == "mail of 3 May"
+    assert "mail of 3 May" in text_of(state)
 
 
-def test_with_a_url_only_its_requests_and_robots_txt_are_told(state, log):
+def test_url_selects_its_requests_and_robots_txt(state, log):
     deny(state, DENIAL)
     log(ROBOTS, SENT, replace(SENT, url="http://a.example/other", requested_at=NOON + 9.0))
     rows = account_of(state, "http://A.example/feed/").requests
@@ -228,7 +228,7 @@ def test_another_bot_is_named_as_it_names_itself(state, log, contact, page):
         ("_.example", None, "no request to _.example"),
     ],
 )
-def test_without_rows_the_error_names_what_there_is(state, log, subject, day, words):
+def test_error_without_requests_names_the_alternatives(state, log, subject, day, words):
     log(SENT)
     with pytest.raises(CommandError) as error:
         account_of(state, subject, day)
@@ -244,7 +244,7 @@ def test_a_host_without_requests_has_its_hold_and_its_sources(state, declare):
     hold(state, "b.example", 3600.0, "visit-time")
     text = text_of(state, "b.example")
     assert "No request was sent." in text
-    assert "No request before 2024-10-04 13:00:10; on hold: its robots.txt demands that" in text
+    assert "2024-10-04 13:00:10; on hold" in text
     visits = {row["url"][17:]: row["next_visit"] for row in rows_of(state, "source", "b.example")}
     assert visits == {"feed": "2024-10-04T13:00:10Z", "gone": "never"}
 
@@ -265,7 +265,7 @@ def test_json_is_one_object_a_line(url, state, log, called):
     assert err == ""
 
 
-def test_texts_of_strangers_are_escaped_and_no_url_is_cut(url, state, log, called):
+def test_texts_of_sites_are_escaped_and_no_url_is_cut(url, state, log, called):
     long = f"http://a.example/{'x' * 300}"
     log(replace(SENT, url=long), replace(SENT, requested_at=NOON + 9, status=None, error="\x1b[2J"))
     _, out, _ = called("why", "a.example", WALSH_STATE_URL=url)
@@ -274,7 +274,7 @@ def test_texts_of_strangers_are_escaped_and_no_url_is_cut(url, state, log, calle
     assert "\\x1b[2J" in out
 
 
-def test_no_address_and_no_credential_but_the_senders_is_told(state, log):
+def test_letter_has_no_address_but_the_senders(state, log):
     url = "http://a.example/feed?token=hidden&page=2"
     log(replace(SENT, url=url, error="no jo@a.example"), replace(ROBOTS, gates="by jo@a.example"))
     deny(state, replace(DENIAL, url=f"{url}#x", gate="office", reason="jo@a.example opted out"))

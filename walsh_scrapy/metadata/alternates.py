@@ -1,12 +1,11 @@
-"""Other forms of a page: feeds in its head, its `Link` headers, its llms.txt (R9, RFC 8288).
+"""Other forms of a page: the feeds in its head, its `Link` headers, its llms.txt (R9, RFC 8288).
 
-A crawl reads only the headers, for the page as markdown. Only commands that an operator calls for
-one page read its feeds (decision 38).
+A crawl reads only the headers, to find the page as markdown. Only the commands that an operator
+calls for one page look for its feeds, because a crawl fetches nothing but declared sources.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -23,9 +22,9 @@ from walsh_scrapy.policy.urls import (
 )
 from walsh_scrapy.policy.wording import cut
 
-#: Bytes of a page that may have its head.
+#: The head of a page is looked for in this many bytes at its beginning.
 HEAD_BYTES: Final = 128 * 1024
-#: Most feeds of one page that are kept.
+#: Feeds of one page beyond this number are dropped.
 MAX_FEEDS: Final = 10
 _MAX_TYPE_CHARACTERS: Final = 60
 _COMMENTS: Final = re.compile(r"\bcomments?\b", re.IGNORECASE)
@@ -40,7 +39,7 @@ class FeedLink(NamedTuple):
 
     @property
     def is_of_comments(self) -> bool:
-        """True if it has the comments of a site, and not its entries, by its URL or title."""
+        """True if the feed has comments instead of entries, judged by its URL and its title."""
         url = urlsplit(self.url)
         return bool(_COMMENTS.search(f"{url.path} {url.query} {self.title or ''}"))
 
@@ -48,53 +47,50 @@ class FeedLink(NamedTuple):
 def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, ...]:
     """Return the feeds that the head of an HTML page declares, in its order.
 
-    Nothing behind the head or the first `HEAD_BYTES` is read. `url` is that of the page; a
-    `<base href>` counts.
+    Only the first `HEAD_BYTES` are read, up to the end of the head. Links are resolved against
+    `url`, the URL of the page, or against the page's `<base href>`.
     """
-    found: list[FeedLink] = []
+    links: list[FeedLink] = []
     base = url
     for tag, attributes in _elements_of_head(to_utf8(page[:HEAD_BYTES], content_type)):
         if tag == "base" and base == url and (href := attributes.get("href")):
-            base = _join(url, href)
+            base = _base_url(url, href)
         elif tag == "link" and "alternate" in attributes.get("rel", "").lower().split():
-            found += feed_link(
+            links += feed_link(
                 base,
                 attributes.get("href", "").encode(errors="replace"),
                 attributes.get("title"),
                 attributes.get("type", ""),
             )
-    return tuple(found)
+    return tuple(links)
 
 
 def feed_link(
     base: str, reference: bytes, title: str | None, media_type: str
 ) -> Iterator[FeedLink]:
-    """Yield the feed that a link of the page `base` leads to, if it leads to one.
+    """Yield the feed that a link of the page `base` leads to; nothing if it leads to no feed.
 
-    `application/json` is the type of many documents, such as those of WordPress's REST interface,
-    so such a link counts only if its path names a feed.
+    Many documents have the type `application/json`, for example in WordPress's REST interface. So a
+    link of this type is taken for a feed only if its path contains `feed`.
     """
     if not (is_feed(media_type) or is_json(media_type)) or not reference.strip():
         return
     url = resolve_reference(base, reference.strip())
-    if url and (is_feed(media_type) or _names_feed(urlsplit(url).path.lower())):
+    path = urlsplit(url).path.lower() if url else ""
+    if url and (is_feed(media_type) or ("feed" in path and "/wp-json/" not in path)):
         name = cut(one_line(title) or "", MAX_TITLE_CHARACTERS) or None
         yield FeedLink(url, name, cut(one_line(media_type) or "", _MAX_TYPE_CHARACTERS))
 
 
 def declared_feeds(links: Iterable[FeedLink]) -> tuple[FeedLink, ...]:
-    """Return each feed once, those of comments after the others, at most `MAX_FEEDS`."""
+    """Return each feed once and at most `MAX_FEEDS`; feeds of comments come last."""
     unique: dict[str, FeedLink] = {}
     for link in links:
         unique.setdefault(canonical_url(link.url), link)
     return tuple(sorted(unique.values(), key=lambda link: link.is_of_comments)[:MAX_FEEDS])
 
 
-def _names_feed(path: str) -> bool:
-    return "feed" in path and "/wp-json/" not in path
-
-
-def _join(url: str, href: str) -> str:
+def _base_url(url: str, href: str) -> str:
     try:
         return urljoin(url, href.strip())
     except ValueError:
@@ -112,7 +108,7 @@ def _elements_of_head(page: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
             parent = element.getparent()
             if event == "start" and parent is not None and parent.tag == "head":
                 yield element.tag, element.attrib
-    except LxmlError:  # the elements before it count
+    except LxmlError:  # keep the elements before the error
         return
 
 
@@ -127,26 +123,25 @@ _TARGET: Final = re.compile(r"<([^<>]*)>")
 def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the URLs at which the page `url` is available as markdown, from its `Link` headers.
 
-    An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. Returned are only
-    URLs on the page's host and port; the standard ports of http and https count as one. Other
-    servers were not declared (R6), and another port is another server. The order is that of the
-    headers.
+    An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. URLs on another
+    host or port are dropped, because the operator did not declare that server (R6). The standard
+    ports of http and https are treated as one. The URLs come in the order of the headers.
     """
-    found: dict[str, None] = {}
-    own_server = _server(wire_url(url))
-    for target, parameters in _alternates(values):
+    urls: dict[str, None] = {}
+    page_server = _server(wire_url(url))
+    for target, parameters in _parse_alternates(values):
         if is_markdown(parameters.get("type", "")):
-            address = resolve_reference(url, target.encode("latin-1", "replace"))
-            if address and _server(address) == own_server:
-                found[address] = None
-    return tuple(found)
+            alternate = resolve_reference(url, target.encode("latin-1", "replace"))
+            if alternate and _server(alternate) == page_server:
+                urls[alternate] = None
+    return tuple(urls)
 
 
 def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
-    """Return the feeds that the `Link` headers of `url` announce, on whatever server."""
+    """Return the feeds that the `Link` headers of `url` announce, on any server."""
     return tuple(
         link
-        for target, parameters in _alternates(values)
+        for target, parameters in _parse_alternates(values)
         for link in feed_link(
             url,
             target.encode("latin-1", "replace"),
@@ -156,20 +151,20 @@ def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
     )
 
 
-def _alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
+def _parse_alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
     for value in values:
-        for target, parameters in _links(value[:_MAX_HEADER_CHARACTERS]):
+        for target, parameters in _parse_links(value[:_MAX_HEADER_CHARACTERS]):
             if "alternate" in parameters.get("rel", "").lower().split():
                 yield target, parameters
 
 
 def _server(url: str) -> str:
-    """Return the host, and the port if it is not a standard one, of a URL as it is sent."""
+    """Return the host of a normalized URL, with its port unless that is a standard port."""
     return urlsplit(url).netloc
 
 
-def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
-    """Yield each target with its parameters; a `<` in a quoted parameter begins no target."""
+def _parse_links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
+    """Yield the target and the parameters of each link; a `<` inside quotes begins no target."""
     end = 0
     while target := _TARGET.search(value, end):
         parameters: dict[str, str] = {}
@@ -179,47 +174,44 @@ def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
             text = parameter[2] or ""
             if text.startswith('"'):
                 text = _QUOTED_PAIR.sub(r"\1", text[1:-1])
-            parameters.setdefault(parameter[1].lower(), text)  # the first one counts (RFC 8288 3.3)
-        if "anchor" not in parameters:  # it makes it a link of another page (RFC 8288 3.2)
+            parameters.setdefault(parameter[1].lower(), text)  # the first value wins (RFC 8288 3.3)
+        if "anchor" not in parameters:  # with an anchor, the link is another page's (RFC 8288 3.2)
             yield target[1].strip(), parameters
 
 
-#: Where the llms.txt of a host is.
+#: The path of a host's llms.txt.
 LLMSTXT_PATH: Final = "/llms.txt"
-_DUMP: Final = "llms-full.txt"
-#: The Accept header of a request for an llms.txt, and for a page.
+_DUMP_NAME: Final = "llms-full.txt"
+#: The Accept headers of the requests for an llms.txt and for a page.
 ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
 ACCEPT_MARKDOWN: Final = "text/markdown"
-#: Statuses of a page after which its llms.txt is requested instead: there is no page, or none as
-#: markdown (406). 408 and 429 mean nothing for the page.
+#: Statuses of a page after which its llms.txt is requested instead, because the page does not exist
+#: or is not available as markdown (406). 408 and 429 say nothing about the page.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
 def is_llmstxt(url: str) -> bool:
-    """Return True for the URL of an llms.txt.
-
-    The llms.txt of a host is at its root; a declared one may be in a folder (llmstxt.org).
-    """
+    """Return True for the URL of an llms.txt at the root of a host or in a folder (llmstxt.org)."""
     return urlsplit(url).path.endswith(LLMSTXT_PATH)
 
 
 def is_dump(url: str) -> bool:
     """Return True for the URL of an `llms-full.txt`, which is content and is never requested (R6).
 
-    All spellings count, because servers decode percent signs and ignore case, trailing slashes
-    and parameters.
+    Any spelling of the name is recognized, because servers decode percent signs and ignore case,
+    trailing slashes and parameters.
     """
-    if _DUMP not in unquote(url).lower():
+    if _DUMP_NAME not in unquote(url).lower():
         return False
     names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
-    return any(name.partition(";")[0].strip(" .") == _DUMP for name in names)
+    return any(name.partition(";")[0].strip(" .") == _DUMP_NAME for name in names)
 
 
 def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
-    """Return the URLs on the page's server that it announces as its markdown form.
+    """Return the URLs on the server of the page `url` that it announces as its markdown form.
 
-    ``links`` are the `Link` headers of its response.
+    ``links`` are the `Link` headers of the response. At most `MAX_ANNOUNCED` URLs are returned.
     """
-    found = markdown_alternates(links, url)
-    others = (link for link in found if link != url and not is_dump(link))
-    return tuple(islice(others, MAX_ANNOUNCED))
+    alternates = markdown_alternates(links, url)
+    announced_urls = [link for link in alternates if link != url and not is_dump(link)]
+    return tuple(announced_urls[:MAX_ANNOUNCED])

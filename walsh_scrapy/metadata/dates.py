@@ -1,8 +1,8 @@
 """Dates of feeds as RFC 3339 in UTC; an impossible or ambiguous date is None.
 
 A wrong date is worse than none. The readers of feedparser guess: they overlook PM, take `-700` for
-700 hours, turn month 13 into January, and complete a date from the clock. So do the libraries that
-read any text. Here are the forms that feeds have, and each has one meaning:
+700 hours, turn month 13 into January, and complete a date from the clock. Libraries that read any
+text guess too. This module reads only the forms that feeds have, each with one meaning:
 
 - ISO 8601 and RFC 3339, even with a space, without seconds or without a zone; `2020/1/10`;
 - RFC 822 and its successors, asctime, and similar ones: names in full, `10th`, the month
@@ -10,9 +10,9 @@ read any text. Here are the forms that feeds have, and each has one meaning:
 
 `1/2/2020` is the first or the second month, so numbers are a date only if the year comes first.
 
-A zone is UTC, an offset of four digits within 14 hours, even with the name of its zone, one of
-`_ABBREVIATIONS`, or a place of the tz database. With any other zone the moment is not known, and
-neither is the date. `IST` is in India, Ireland or Israel.
+A zone is UTC, an offset of four digits of at most 14 hours, with or without the name of the zone,
+one of `_ABBREVIATIONS`, or a place of the tz database. A date with any other zone is None: `IST`
+may be India, Ireland or Israel.
 """
 
 import re
@@ -43,9 +43,13 @@ _MONTHS: Final = {
     )
     for name in names.split()
 }
-#: Hours from UTC: those of RFC 822, and those of Europe, which mean nothing else.
+#: Hours from UTC of the zones of RFC 822 and of Europe, whose names have no other meaning.
 _ABBREVIATIONS: Final = {
-    **dict.fromkeys(("Z", "UT", "UTC", "GMT", "WET"), 0),
+    "Z": 0,
+    "UT": 0,
+    "UTC": 0,
+    "GMT": 0,
+    "WET": 0,
     "EST": -5,
     "EDT": -4,
     "CST": -6,
@@ -60,21 +64,21 @@ _ABBREVIATIONS: Final = {
     "EET": 2,
     "EEST": 3,
 }
-_FARTHEST: Final = timedelta(hours=14)
-_FIRST_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
+_MAX_OFFSET: Final = timedelta(hours=14)
+_MIN_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
 
 _WEEKDAY: Final = r"(?:[^\W\d_]+(?:\.?,\s*|\.?\s+))?"  # in any language; wrong ones are common
 _DAY: Final = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
 _MONTH: Final = r"(?P<month>[^\W\d_]{3,10})"
 _YEAR: Final = r"(?P<year>[0-9]{4}|[0-9]{2})"
 _LONG_YEAR: Final = r"(?P<year>[0-9]{4})"
-_NEXT: Final = r"(?:\.?\s+|\.?,\s*|[-/.])"
+_DELIMITER: Final = r"(?:\.?\s+|\.?,\s*|[-/.])"
 _TIME: Final = (
     r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
     r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
 )
 # Some programs write a zone twice: `+0000 UTC`, `+0100 CET`, `-0300 -03`, `GMT +0000`, `Z UTC`. The
-# offset counts, because most names have several meanings.
+# offset is used, because most names have several meanings.
 _NAME: Final = "(?:z|[a-z]{2,5})"
 _OFFSET: Final = (
     rf"(?:(?:(?:GMT|UTC)\s*|{_NAME}\s+)?"
@@ -88,10 +92,10 @@ _FORMS: Final = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         rf"{_WEEKDAY}{_LONG_YEAR}(?P<by>[-/.])(?P<month>[0-9]{{1,2}})(?P=by)(?P<day>[0-9]{{1,2}}){_REST}",
-        rf"{_WEEKDAY}{_DAY}{_NEXT}{_MONTH}{_NEXT}{_YEAR}{_REST}",
-        rf"{_WEEKDAY}{_MONTH}{_NEXT}{_DAY}{_NEXT}{_YEAR}{_REST}",
+        rf"{_WEEKDAY}{_DAY}{_DELIMITER}{_MONTH}{_DELIMITER}{_YEAR}{_REST}",
+        rf"{_WEEKDAY}{_MONTH}{_DELIMITER}{_DAY}{_DELIMITER}{_YEAR}{_REST}",
         rf"{_WEEKDAY}{_MONTH}\s+{_DAY}\s+{_TIME}(?:\s+{_ZONE})?\s+{_LONG_YEAR}",
-        rf"{_LONG_YEAR}{_NEXT}{_MONTH}{_NEXT}{_DAY}{_REST}",
+        rf"{_LONG_YEAR}{_DELIMITER}{_MONTH}{_DELIMITER}{_DAY}{_REST}",
         rf"{_MONTH}\.?\s+{_LONG_YEAR}",
         rf"{_LONG_YEAR}(?:-(?P<month>[0-9]{{1,2}}))?",
     )
@@ -107,29 +111,30 @@ def date_in_utc(text: object) -> str | None:
     if not isinstance(text, str) or len(text := text.strip()) > 100:
         return None
     try:
-        moment = _moment(text)
+        moment = _parse_moment(text)
     except (ValueError, OverflowError):
         return None
-    if moment is None or moment.year < _FIRST_YEAR:
+    if moment is None or moment.year < _MIN_YEAR:
         return None
     return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_moment(text: str) -> datetime | None:
     if _COMPACT.fullmatch(text):
-        return _in_utc(datetime.fromisoformat(text))
+        return _to_utc(datetime.fromisoformat(text))
     for form in _FORMS:
-        if found := form.fullmatch(text):
-            parts = found.groupdict()
+        if match := form.fullmatch(text):
+            parts = match.groupdict()
             if (day := _day(parts)) and (zone := _zone(parts)):
-                return _in_utc(datetime(day.year, day.month, day.day, *_time(parts), tzinfo=zone))
+                return _to_utc(datetime(day.year, day.month, day.day, *_time(parts), tzinfo=zone))
     return None
 
 
 def _day(parts: dict[str, str | None]) -> date | None:
-    month, day, year = parts["month"] or "1", int(parts.get("day") or 1), parts["year"] or ""
-    number = int(month) if month.isdigit() else _MONTHS.get(month.lower())
-    return date(_full_year(year), number, day) if number else None
+    name = parts["month"] or "1"
+    month = int(name) if name.isdigit() else _MONTHS.get(name.lower())
+    day = int(parts.get("day") or 1)
+    return date(_full_year(parts["year"] or ""), month, day) if month else None
 
 
 def _full_year(digits: str) -> int:
@@ -149,34 +154,37 @@ def _time(parts: dict[str, str | None]) -> tuple[int, int, int]:
 
 
 def _zone(parts: dict[str, str | None]) -> tzinfo | None:
-    """Return the zone, UTC if there is none; None if it is not known."""
+    """Return the zone of a date; UTC if the date has no zone, None if the zone is unknown."""
     if name := parts.get("zone") or parts.get("utc"):
         hours = _ABBREVIATIONS.get(name.upper())
         if hours is not None:
             return timezone(timedelta(hours=hours))
-        return ZoneInfo(name) if name in _places() else None
+        return ZoneInfo(name) if name in _place_names() else None
     if not (sign := parts.get("sign")):
         return UTC
-    is_short = parts["minutes"] is None  # `-05` is ISO 8601, and nothing else
+    is_short = parts["minutes"] is None  # `-05` is an offset only in ISO 8601
     if is_short and not (parts.get("by") and parts["hour"]):
         return None
-    hours, minutes = int(parts["hours"] or 0), int(parts["minutes"] or 0)
-    offset = timedelta(hours=hours, minutes=minutes)
+    minutes = int(parts["minutes"] or 0)
+    offset = timedelta(hours=int(parts["hours"] or 0), minutes=minutes)
     return timezone(-offset if sign == "-" else offset) if minutes < 60 else None
 
 
 @cache
-def _places() -> frozenset[str]:
+def _place_names() -> frozenset[str]:
     """Return the names of the tz database that name a place, such as `Europe/Brussels`."""
     names = files("tzdata").joinpath("zones").read_text("ascii").split()
     return frozenset(name for name in names if "/" in name and not name.startswith("Etc/"))
 
 
-def _in_utc(moment: datetime) -> datetime | None:
-    """Return a moment in UTC; None if its clock shows that time twice, never, or not on Earth."""
+def _to_utc(moment: datetime) -> datetime | None:
+    """Return a moment in UTC; None if its offset is too large or its local time is ambiguous.
+
+    When summer time begins, some local times never occur; when it ends, some occur twice.
+    """
     if moment.tzinfo is None:
         return moment
     offset = moment.utcoffset() or timedelta()
-    if abs(offset) > _FARTHEST or offset != moment.replace(fold=1).utcoffset():
+    if abs(offset) > _MAX_OFFSET or offset != moment.replace(fold=1).utcoffset():
         return None
     return moment.astimezone(UTC)

@@ -1,31 +1,30 @@
-"""The document of a response: media type, format, and budget (R9).
+"""The document of a response: its media type, its format and its maximum number of entries (R9).
 
-The media type decides if a body is read at all (R6). The bytes show if it is XML or JSON to be read
-as a feed, or something else.
+The media type decides if a body is read at all (R6). The bytes show whether a body is XML or JSON
+that is read as a feed, or something else.
 
-A document has a budget for what it may add to the state (decision 34). The lengths of texts are in
-`metadata.text`, the number of links in `metadata.llmstxt`. Only the newest entries of a feed with
-too many are read.
+A document may add only so much to the state, so that no site can fill it. The maximum
+lengths of texts are in `metadata.text`, the maximum number of links in `metadata.llmstxt`. Of a
+feed with too many entries, only the newest entries are read.
 """
 
 import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Final, Literal, TypeVar
 
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
 
-_FEEDS = (
+_FEED_TYPES = (
     "application/atom+xml",
     "application/feed+json",
     "application/rdf+xml",
     "application/rss+xml",
 )
-_PAGES = ("application/xhtml+xml", "text/html")
-_NEVER = ("audio/", "font/", "image/", "model/", "video/")
-_NEVER_EXACTLY = frozenset(
+_PAGE_TYPES = ("application/xhtml+xml", "text/html")
+_NEVER_FEED_PREFIXES = ("audio/", "font/", "image/", "model/", "video/")
+_NEVER_FEED_TYPES = frozenset(
     {
         "application/gzip",
         "application/java-archive",
@@ -46,16 +45,16 @@ _NEVER_EXACTLY = frozenset(
 def may_be_feed(content_type: str) -> bool:
     """Return True if a body with this Content-Type may be a feed.
 
-    Servers send feeds with many media types, such as text/html and application/octet-stream, so
-    only types that are never used for feeds are excluded. `image/svg+xml` is one of these.
+    Servers send feeds with many media types, such as text/html and application/octet-stream. So
+    only types that no feed has are excluded, such as `image/svg+xml`.
     """
     media_type = _media_type(content_type)
-    return not media_type.startswith(_NEVER) and media_type not in _NEVER_EXACTLY
+    return not media_type.startswith(_NEVER_FEED_PREFIXES) and media_type not in _NEVER_FEED_TYPES
 
 
 def is_feed(content_type: str) -> bool:
-    """Return True if the media type is that of RSS, Atom or JSON Feed."""
-    return _media_type(content_type) in _FEEDS
+    """Return True for a media type of RSS, Atom or JSON Feed."""
+    return _media_type(content_type) in _FEED_TYPES
 
 
 _ROOT_END: Final = re.compile(rb"</(?:[\w.-]+:)?(?:rss|rdf|feed)\s*>", re.IGNORECASE)
@@ -63,23 +62,26 @@ _OBJECT: Final = re.compile(rb"[\xef\xbb\xbf\xff\xfe\s]*\{.*\}\s*", re.DOTALL)
 
 
 def may_have_ended(body: bytes) -> bool:
-    """Return True if a feed seems to have its end, in whatever encoding; its parser decides."""
+    """Return True if the end of a feed seems to be in the body; a quick check in any encoding.
+
+    The parser makes the final decision.
+    """
     text = body.replace(b"\0", b"")  # UTF-16 and UTF-32
     return bool(_ROOT_END.search(text) or _OBJECT.fullmatch(text))
 
 
 def is_json(content_type: str) -> bool:
-    """Return True if the media type is that of any JSON document."""
+    """Return True for the media type of JSON documents of any kind."""
     return _media_type(content_type) == "application/json"
 
 
 def is_html(content_type: str) -> bool:
-    """Return True if the media type is that of an HTML page."""
-    return _media_type(content_type) in _PAGES
+    """Return True for a media type of HTML pages."""
+    return _media_type(content_type) in _PAGE_TYPES
 
 
 def is_markdown(content_type: str) -> bool:
-    """Return True if the media type is that of markdown."""
+    """Return True for a media type of markdown."""
     return _media_type(content_type) in ("text/markdown", "text/x-markdown")
 
 
@@ -92,8 +94,8 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-_HEAD: Final = 262_144  # bytes in which the root element must begin
-_RESCUE: Final = 4096  # bytes of junk, such as a PHP warning, after which a feed is still found
+_HEAD_BYTES: Final = 262_144  #: The root element must begin in these bytes.
+_MAX_JUNK_BYTES: Final = 4096  #: Junk that may come before a feed, such as a PHP warning.
 
 # Possessive and atomic throughout, so that the time for an unfinished prolog is linear.
 _PROLOG: Final = re.compile(
@@ -104,10 +106,10 @@ _ELEMENT: Final = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 _FEED_ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?(?:rss|RDF|feed)(?=[\s>])")
 _HTML_DOCTYPE: Final = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
-_HTML: Final = frozenset(
+_HTML_ROOTS: Final = frozenset(
     b"html head body title meta link script style h1 div p center table frameset".split()
 )
-_ROOTS: Final = {
+_OTHER_ROOTS: Final = {
     b"opml": "a list of feeds (OPML); declare it as a sources file",
     b"urlset": "a sitemap",
     b"sitemapindex": "a sitemap index",
@@ -131,78 +133,78 @@ _SIGNATURES: Final = (
 def format_of(body: bytes, content_type: str | None) -> Literal["xml", "json"]:
     """Return the format of a feed; raise NotAFeed if the body cannot be one.
 
-    The bytes decide, because feeds are served with any media type; `content_type` is only part of
-    the message. An HTML page is recognised by its first element and not searched for feeds (R9).
+    The bytes decide, because feeds are served with any media type. `content_type` is only used in
+    the error message. An HTML page is recognised by its first element and not searched for feeds
+    (R9).
     """
     head = _ascii_head(body).lstrip()
     if not head:
         raise NotAFeed("The response body was empty, where a feed was expected.")
     if head[:1] in {b"{", b"["}:
         return "json"
-    what = _other_than_feed(head)
-    if what is not None:
-        raise NotAFeed.but(what, content_type)
+    other_format = _other_format(head)
+    if other_format is not None:
+        raise NotAFeed.of_format(other_format, content_type)
     return "xml"
 
 
 def _ascii_head(body: bytes) -> bytes:
-    """Return the beginning of the body in an encoding in which `<rss` is four bytes."""
+    """Return the beginning of the body in UTF-8 or in another encoding that extends ASCII."""
     encoding = json.detect_encoding(body[:4])  # by BOM or zero bytes
     if encoding == "utf-8":
-        return body[:_HEAD]
-    return body[:_HEAD].decode(encoding, "ignore").encode("utf-8", "ignore")
+        return body[:_HEAD_BYTES]
+    return body[:_HEAD_BYTES].decode(encoding, "ignore").encode("utf-8", "ignore")
 
 
-def _other_than_feed(head: bytes) -> str | None:
-    """Return the name of a document that is not an XML feed; None if it may be one."""
-    start = _PROLOG.match(head)
-    at = start.end() if start else 0
-    if _HTML_DOCTYPE.search(head, 0, at):
+def _other_format(head: bytes) -> str | None:
+    """Return what a body is that is not an XML feed; None if the body may be an XML feed."""
+    prolog = _PROLOG.match(head)
+    root_start = prolog.end() if prolog else 0
+    if _HTML_DOCTYPE.search(head, 0, root_start):
         return "an HTML page"
-    root = _ELEMENT.match(head, at)
+    root = _ELEMENT.match(head, root_start)
     name = root[1].lower() if root else b""
     if name in FEED_ROOTS:
         return None
-    if name == b"html":
-        return "an HTML page"
-    if name not in _ROOTS and _FEED_ROOT.search(head, at, at + _RESCUE):
+    may_follow_junk = name != b"html" and name not in _OTHER_ROOTS
+    if may_follow_junk and _FEED_ROOT.search(head, root_start, root_start + _MAX_JUNK_BYTES):
         return None
-    return _by_root(name) if name else _by_signature(head)
+    return _describe_root(name) if name else _describe_signature(head)
 
 
-def _by_root(root: bytes) -> str:
-    if root in _HTML:
+def _describe_root(root: bytes) -> str:
+    if root in _HTML_ROOTS:
         return "an HTML page"
-    return _ROOTS.get(root) or f"XML of another kind (<{root[:40].decode('ascii', 'ignore')}>)"
+    return (
+        _OTHER_ROOTS.get(root) or f"XML of another kind (<{root[:40].decode('ascii', 'ignore')}>)"
+    )
 
 
-def _by_signature(head: bytes) -> str:
-    for signature, what in _SIGNATURES:
+def _describe_signature(head: bytes) -> str:
+    for signature, name in _SIGNATURES:
         if head.startswith(signature):
-            return what
+            return name
     printable = sum(byte >= 32 or byte in b"\t\n\r" for byte in head[:512])
     return "plain text" if printable >= 0.95 * len(head[:512]) else "binary data"
 
 
-MAX_ENTRIES: Final = 10_000  #: of one document; of more, the newest are kept
+MAX_ENTRIES: Final = 10_000  #: Of a document with more entries, the newest are kept.
 
 T = TypeVar("T")
 
 
 def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ...]:
-    """Return the newest `MAX_ENTRIES` in document order.
+    """Return the newest `MAX_ENTRIES` entries in document order.
 
-    `date` returns RFC 3339 in UTC. Entries without a date count as the oldest, and of entries with
-    the same date the first ones are kept, because feeds begin with the newest.
+    `date` returns the date of an entry as RFC 3339 in UTC. Entries without a date are treated as
+    the oldest. Of entries with the same date the first are kept, because most feeds begin with the
+    newest entry.
     """
     if len(entries) <= MAX_ENTRIES:
         return tuple(entries)
     dates = [date(entry) or "" for entry in entries]
     order = sorted(range(len(entries)), key=dates.__getitem__, reverse=True)  # stable
-    kept = bytearray(len(entries))
-    for at in order[:MAX_ENTRIES]:
-        kept[at] = 1
-    return tuple(compress(entries, kept))
+    return tuple(entries[index] for index in sorted(order[:MAX_ENTRIES]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +216,11 @@ class Document:
     url: str  #: the final URL of the response
     content_type: str | None
     source: str  #: the declared URL
-    is_cut_off: bool = False  #: its end may be missing; a feed without its end is not read then
+    is_cut_off: bool = False  #: the response was incomplete: a feed without its end is refused
 
     def read(self) -> Feed:
-        """Return the feed or the links in it; raise NotAFeed if it is neither, or was cut off."""
-        # Imported where they are needed: the crawl itself reads nothing.
+        """Return the feed, or the links of a page; raise NotAFeed if there is neither."""
+        # Imported only where documents are read: a crawl leaves that to another process.
         if self.kind == "feed":
             from walsh_scrapy.metadata.feed import parse_feed as parse  # noqa: PLC0415
         else:

@@ -2,7 +2,7 @@
 
 One damaged byte must not garble the rest of a document. Servers declare `iso-8859-1` for
 everything, and feeds copy their XML declaration from each other. So the bytes are examined first,
-and a declaration counts only if the bytes can be read by it.
+and a declared encoding is used only if it can decode the bytes.
 """
 
 import codecs
@@ -19,8 +19,8 @@ _CHARSET: Final = re.compile(r"(?:^|[;,])\s*charset\s*=\s*[\"']?\s*([\w.:-]{1,40
 _XML_DECLARATION: Final = re.compile(
     rb"\s*<\?xml[^>]{0,200}?[\s\"']encoding\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE
 )
-#: Names that Python does not know, not even without their `x-`: those of the WHATWG Encoding
-#: Standard, and two that servers write.
+#: Encoding names that Python does not know, not even without their `x-`: names of the WHATWG
+#: Encoding Standard, and two that servers write.
 _LABELS: Final = {
     "cn-big5": "big5",
     "dos-874": "cp874",
@@ -55,8 +55,8 @@ _SUPERSETS: Final = {
     "tis-620": "cp874",
 }
 _DEFAULT_ENCODING: Final = "cp1252"
-#: Declarations that do not count. UTF-16 and UTF-32 are recognized by a byte order mark or by zero
-#: bytes, UTF-8 by its sequences. The others are codecs of Python that no web page uses: two of them
+#: Declarations that are ignored. UTF-16 and UTF-32 are recognized by a byte order mark or by zero
+#: bytes, UTF-8 by its sequences. The others are codecs of Python that no web page uses; two of them
 #: need hours for a body of 15 MiB.
 _NEVER_DECLARED: Final = re.compile(r"utf|idna|punycode|undefined|(raw_)?unicode_escape")
 #: Undecodable bytes that a document in a declared multi-byte encoding may have: this number, or

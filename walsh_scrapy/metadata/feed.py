@@ -1,18 +1,18 @@
-"""From the bytes of a feed to its entries and update hints (R6, R8; decisions 19 and 20).
+"""Parse the bytes of a feed into its entries and its hints about updates (R6, R8).
 
     feed = parse_feed(body, url=response_url, content_type="application/rss+xml", source=declared)
     for entry in feed.entries:
         entry.url, entry.title, entry.published, entry.key
 
 RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0 are read by feedparser's parser of well-formed XML,
-with limits and rules that feedparser lacks; `jsonfeed` reads JSON Feed. No document can make them
-read a clock, use the network or open a file, except for a time zone of the tz database.
+with limits and rules that feedparser lacks; `jsonfeed` reads JSON Feed. No document can make these
+parsers read a clock, use the network or open a file, except for a time zone of the tz database.
 
 `feedparser.parse` itself is not called. It decodes with any codec that a document names, and opens
-a file or a URL if its input looks like one. Some documents make its parser take very long or much
+a file or a URL if its input looks like one. Some documents make its parser take a long time or much
 memory, so a crawl reads every document in a process with limits (`crawl.reading`).
 
-The hints are only read here: `policy.freshness` decides when the feed is due.
+`policy.freshness` decides by the hints when the feed is due.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from feedparser.sanitizer import replace_doctype
 from walsh_scrapy.metadata.dates import date_in_utc
 from walsh_scrapy.metadata.document import MAX_ENTRIES, format_of
 from walsh_scrapy.metadata.encoding import to_utf8
-from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
-from walsh_scrapy.metadata.jsonfeed import read_json
+from walsh_scrapy.metadata.entries import PERIODS, Feed, FeedEntry, NotAFeed, with_keys
+from walsh_scrapy.metadata.jsonfeed import parse_json_feed
 from walsh_scrapy.metadata.repair import WellFormed, well_formed
 from walsh_scrapy.metadata.text import (
     distinct_names,
@@ -63,33 +63,33 @@ def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) 
 
     `url` is the final URL of the response: relative links and `xml:base` resolve against it.
     `content_type` is the Content-Type header, None if there was none. `source` is the declared
-    URL: it is part of the key of an entry that has neither a link nor an id that is a URI.
-    An entry may be twice in it, with the same `key`.
+    URL. It is part of the key of an entry that has neither a link nor an id that is a URI. A feed
+    may list an entry twice; both have the same `key`.
 
-    Raises NotAFeed, and nothing else, if the body is not a feed.
+    Raises NotAFeed if the body is not a feed.
     """
-    read = read_json if format_of(body, content_type) == "json" else _read_xml
-    feed = read(body, url=url, content_type=content_type)
+    parse = parse_json_feed if format_of(body, content_type) == "json" else _parse_xml
+    feed = parse(body, url=url, content_type=content_type)
     return replace(feed, entries=with_keys(feed.entries, source))
 
 
-def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
+def _parse_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     """Return the feed in an XML document, with entries that have no keys yet.
 
-    Links are resolved only if the document has an `xml:base`, with `url` as the outermost base.
-    Without one they are as published, which saves feedparser two joins of URLs per element.
+    feedparser resolves links only if the document has an `xml:base`, with `url` as the outermost
+    base. Otherwise links stay as published, which saves feedparser two joins of URLs per element.
     """
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
-    if format_of(body, content_type) != "xml":  # a charset such as EBCDIC makes other text of it
-        raise NotAFeed.but("text in an encoding that feeds do not have", content_type)
-    version, parser, repaired = _read(body, url if b"xml:base" in body else "")
-    if not version:
-        raise NotAFeed.but("XML of another kind", content_type)
+    if format_of(body, content_type) != "xml":  # a charset such as EBCDIC gives other text
+        raise NotAFeed.of_format("text in an encoding that feeds do not have", content_type)
+    parser, repaired = _parse_document(body, url if b"xml:base" in body else "")
+    if not parser.version:
+        raise NotAFeed.of_format("XML of another kind", content_type)
     channel: Element = dict(parser.feeddata)  # everything outside the entries
-    entries = _entries(version, channel, parser.entries, url)
+    entries = _entries(parser.version, channel, parser.entries, url)
     is_cut = repaired is not None and repaired.is_cut_in_entry
     if is_cut and entries and not (entries[-1].url and entries[-1].title):
-        entries = entries[:-1]  # with its link, in a later response, it would have another key
+        entries = entries[:-1]  # its key will be another one as soon as its link is complete
     return Feed(
         title=_title(channel),
         language=language_tag(channel.get("language")),
@@ -101,7 +101,7 @@ def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         skip_days=_skip_days(channel),
         is_complete=repaired is None or repaired.is_complete,
         left_out=parser.left_out,
-        format=f"{version}, repaired" if repaired else version,
+        format=f"{parser.version}, repaired" if repaired else parser.version,
     )
 
 
@@ -109,20 +109,20 @@ def _entries(
     version: str, channel: Element, elements: Sequence[Element], base: str
 ) -> tuple[FeedEntry, ...]:
     if version.startswith("atom"):
-        inherited = distinct_names(_people(channel))
-        return tuple(_atom_entry(dict(element), base, inherited) for element in elements)
+        feed_authors = distinct_names(_people(channel))
+        return tuple(_atom_entry(dict(element), base, feed_authors) for element in elements)
     site = _link(channel, base) or base
     return tuple(_rss_entry(dict(element), base, site) for element in elements)
 
 
-def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> FeedEntry:
+def _atom_entry(element: Element, base: str, feed_authors: tuple[str, ...]) -> FeedEntry:
     """Return an Atom entry (RFC 4287). Its id is a name and never used as a link.
 
-    `inherited` are the authors of the feed. They count for an entry that has no authors, neither in
-    itself nor in its `source` element (4.2.1).
+    An entry has the authors of the feed if neither the entry nor its `source` element has authors
+    (4.2.1).
     """
     source = element.get("source")
-    own = distinct_names(_people(element)) or (
+    authors = distinct_names(_people(element)) or (
         distinct_names(_people(source)) if isinstance(source, dict) else ()
     )
     return FeedEntry(
@@ -131,19 +131,19 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Feed
         id=one_line(element.get("id")),
         published=_date(element, "published") or _date(element, "created"),
         updated=_date(element, "updated"),
-        authors=own or inherited,
+        authors=authors or feed_authors,
         tags=distinct_tags(map(one_line, _terms(element))),
     )
 
 
 def _rss_entry(element: Element, base: str, site: str) -> FeedEntry:
-    """Return an item of RSS or RDF; its names and tags may be escaped twice.
+    """Return an item of RSS or RDF. Its names and tags may be escaped twice.
 
     A link that begins with one slash is a path of `site`, the link of the channel, because the feed
     may be served by another host. Any other relative link is resolved against `base`, the feed.
 
-    `dc:date` is the only date of most RDF items. feedparser reads it as the date of the update; it
-    counts as the date of publication as well.
+    `dc:date` is the only date of most RDF items. feedparser reads `dc:date` as the date of the
+    update. Here it is the date of publication as well.
     """
     return FeedEntry(
         url=_link(element, base, site) or _permalink(element, base, site),
@@ -170,11 +170,16 @@ def _date(element: Element, name: str) -> str | None:
 
 
 def _link(element: Element, base: str, site: str | None = None) -> str | None:
-    """Return the first alternate link that is a web URL; HTML pages come before other media.
+    """Return the first alternate link that is a web URL; HTML pages are preferred.
 
-    `site` is the base of links that begin with one slash, None if that is `base` too.
+    `site` is the base of links that begin with one slash; None stands for `base`.
     """
-    links = [link for link in objects_of(element.get("links")) if _is_alternate(link.get("rel"))]
+    links = [
+        link
+        for link in objects_of(element.get("links"))
+        # The relation is a name or an IRI (RFC 4287 4.2.7.2).
+        if str(link.get("rel")).removeprefix(_RELATIONS) == "alternate"
+    ]
     links.sort(key=lambda link: "html" not in str(link.get("type")))
     for link in links:
         url = web_url(link.get("href"), _base_of(link.get("href"), base, site))
@@ -189,16 +194,11 @@ def _base_of(link: object, base: str, site: str | None) -> str:
     return site if site is not None and is_path else base
 
 
-def _is_alternate(relation: object) -> bool:
-    """Return True for `alternate`, by its name or as an IRI (RFC 4287, 4.2.7.2)."""
-    return str(relation).removeprefix(_RELATIONS) == "alternate"
-
-
 def _permalink(element: Element, base: str, site: str) -> str | None:
     """Return the guid of an item without a usable link, if it is a permalink (RSS 2.0).
 
-    Many guids that say nothing of it are numbers. So a relative one must be declared a permalink,
-    or be a path.
+    Many guids without `isPermaLink` are numbers. So a relative guid is a link only if the feed
+    declares it a permalink, or if it is a path.
     """
     guid = element.get("id")
     permalink = element.get("permalink")
@@ -218,14 +218,13 @@ def _terms(element: Element) -> Iterator[object]:
 
 
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
-_PERIODS: Final = frozenset({"hourly", "daily", "weekly", "monthly", "yearly"})
 _DAYS: Final = frozenset(
     {"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 )
 
 
 def _ttl(channel: Mapping[str, object]) -> float | None:
-    """Return the minutes that a copy may be kept (RSS 2.0 `ttl`); None if absent or not above 0."""
+    """Return how many minutes a copy may be kept (RSS 2.0 `ttl`); None if absent or not above 0."""
     minutes = _number(channel.get("ttl"))
     return minutes if minutes and isfinite(minutes) else None
 
@@ -233,7 +232,7 @@ def _ttl(channel: Mapping[str, object]) -> float | None:
 def _update_period(channel: Mapping[str, object]) -> str | None:
     """Return `sy:updatePeriod`: hourly, daily, weekly, monthly or yearly; None if none of these."""
     period = str(channel.get("sy_updateperiod", "")).strip().lower()
-    return period if period in _PERIODS else None
+    return period if period in PERIODS else None
 
 
 def _update_frequency(channel: Mapping[str, object]) -> int | None:
@@ -259,58 +258,58 @@ def _number(text: object) -> float | None:
     return float(number) if _NUMBER.fullmatch(number) else None
 
 
-# For the order of the entries only.
+# These patterns are only used to find out if the newest entries come first.
 _ENTRY_TAG: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
 _DATE_TAG: Final = re.compile(
     rb"<(?:[\w.-]+:)?(?:pubDate|published|updated|date)\b[^<>]*>([^<]{1,100})<"
 )
-_END: Final = 65_536  # bytes at the end of the document in which its last date is looked for
+_TAIL_BYTES: Final = 65_536  #: The last date of a document is looked for in these bytes at its end.
 
 
-def _read(body: bytes, base: str) -> tuple[str, _Parser, WellFormed | None]:
-    """Return feedparser's name of the format ("" for no feed), its parser, and the repairs.
+def _parse_document(body: bytes, base: str) -> tuple[_FeedParser, WellFormed | None]:
+    """Return the parser of a document, and the repaired document if it is not well-formed.
 
-    The third is None if the body is well-formed as it stands.
+    The parser's `version` is feedparser's name of the format, and empty if the body is no feed.
     """
-    first = _first_entry(body)
+    first_entry = _first_entry(body)
     version, data, entities = replace_doctype(body)
     repaired = None
-    for _ in range(2):
-        try:
-            parser = _Parser(base, None, "utf-8")
-            parser.first_entry, parser.is_repaired = first, repaired is not None
-            _parse(repaired.document if repaired else data, parser)
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - they raise any exception
-            repaired = repaired or well_formed(data, entities)
-        else:
-            return version or parser.version, parser, repaired
-    return "", _Parser(base, None, "utf-8"), repaired
+    parser = _FeedParser(base, first_entry)
+    if not _run_parser(data, parser):
+        repaired = well_formed(data, entities)
+        parser = _FeedParser(base, first_entry, is_repaired=True)
+        if not _run_parser(repaired.document, parser):
+            version = parser.version = ""
+    parser.version = version or parser.version
+    return parser, repaired
 
 
 def _first_entry(body: bytes) -> int:
-    """Return the number of entries at the beginning beyond the budget: the newest are read.
+    """Return how many entries at the beginning are skipped, so that the newest are read.
 
-    That is 0 unless the document has too many and the newest are at its end, by its first date and
-    its last.
+    This is 0 unless the document has more than `MAX_ENTRIES` and the newest are at its end, judged
+    by its first and its last date.
     """
-    beyond = len(_ENTRY_TAG.findall(body)) - MAX_ENTRIES
-    if beyond <= 0:
+    excess = len(_ENTRY_TAG.findall(body)) - MAX_ENTRIES
+    if excess <= 0:
         return 0
-    opened = _ENTRY_TAG.search(body)
-    first = _DATE_TAG.search(body, opened.start() if opened else 0)
-    last = _DATE_TAG.findall(body, max(0, len(body) - _END))
-    rises = first is not None and bool(last) and _moment(first[1]) < _moment(last[-1])
-    return beyond if rises else 0
+    first_tag = _ENTRY_TAG.search(body)
+    first_date = _DATE_TAG.search(body, first_tag.start() if first_tag else 0)
+    last_dates = _DATE_TAG.findall(body, max(0, len(body) - _TAIL_BYTES))
+    is_oldest_first = (
+        first_date is not None
+        and bool(last_dates)
+        and _utc_date(first_date[1]) < _utc_date(last_dates[-1])
+    )
+    return excess if is_oldest_first else 0
 
 
-def _moment(date: bytes) -> str:
+def _utc_date(date: bytes) -> str:
     return date_in_utc(date.decode("utf-8", "replace")) or ""
 
 
-class _Reader(ExpatParser):
-    """Gives a text to its handler in one piece, and not in one piece for each entity in it."""
+class _WholeTextReader(ExpatParser):
+    """Passes a text to its handler in one piece, not in pieces that end at each entity."""
 
     def reset(self) -> None:
         """Begin a document."""
@@ -318,141 +317,160 @@ class _Reader(ExpatParser):
         self._parser.buffer_text = True  # type: ignore[attr-defined]
 
 
-def _parse(data: bytes, parser: _Parser) -> None:
-    reader = _Reader(namespaceHandling=1)  # no entities: see replace_doctype and below
+def _run_parser(data: bytes, parser: _FeedParser) -> bool:
+    """Let a parser read a document. Return False if the document is not well-formed."""
+    reader = _WholeTextReader(namespaceHandling=1)  # replace_doctype has removed unsafe entities
     reader.setFeature(feature_external_ges, False)
     reader.setContentHandler(parser)
     reader.setErrorHandler(parser)
     source = InputSource()
     source.setByteStream(io.BytesIO(data))
     source.setEncoding("utf-8")  # overrides the XML declaration: the data is UTF-8 by now
-    reader.parse(source)
+    try:
+        reader.parse(source)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - feedparser raises exceptions of any type
+        return False
+    return True
 
 
-_ENTRY: Final = frozenset({"item", "entry"})
-#: Prefixes, as feedparser maps them, of the modules of which something is read.
+_ENTRY_TAGS: Final = frozenset({"item", "entry"})
+#: The modules from which elements are read, by the prefixes to which feedparser maps them.
 _MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "sy"})
-#: Elements of these that hold others of the same module.
-_GROUPS: Final = frozenset({"media:group", "media:content", "itunes:category"})
-_HOLDERS: Final = _ENTRY | {"source"}
+#: Elements of these modules that contain further elements of the same module.
+_GROUP_TAGS: Final = frozenset({"media:group", "media:content", "itunes:category"})
+_PARENT_TAGS: Final = _ENTRY_TAGS | {"source"}
 _NETSCAPE: Final = frozenset(
     {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
 )
 
 
-class _Parser(StrictFeedParser):  # type: ignore[misc]
-    """Reads the metadata of a feed and its entries, and skips all else.
+class _FeedParser(StrictFeedParser):  # type: ignore[misc]
+    """Reads the metadata of a feed and its entries, and skips everything else.
 
-    An element counts only in its place: children of an element of another namespace are not those
-    of the entry or feed that it is in (RFC 4287, 6.3). Only the children `author` and `source` of
-    an entry have children that count. The content of entries is skipped, because it is never kept
-    (R6): it is every element that feedparser reads as content, such as `description`,
-    `content:encoded`, `summary` and `rights`, which feedparser sees as an empty element.
+    An element is read only in its place. The children of an element of another namespace do not
+    belong to the entry or feed around the element (RFC 4287, 6.3). In an entry, only `author` and
+    `source` have children that are read.
 
-    Ids are as published, and skipHours and skipDays are whole: feedparser itself resolves relative
-    ids and keeps only the last hour and day.
+    The content of entries is skipped, because it is never kept (R6). Content is every element that
+    feedparser reads as content, such as `description`, `content:encoded`, `summary` and `rights`.
+    feedparser sees an empty element instead.
+
+    Ids stay as published, although feedparser itself resolves relative ids. All hours of skipHours
+    and all days of skipDays are read, although feedparser itself keeps only the last ones.
     """
 
     _matchnamespaces = {  # noqa: RUF012 - feedparser fills it for all of its parsers
         **{uri.lower(): prefix for uri, prefix in StrictFeedParser.namespaces.items()},
         **dict.fromkeys(_NETSCAPE, ""),
     }
-    # Markup is not kept, so it is not sanitised, and links in it are not resolved.
+    # Markup is not kept. So there is no need to sanitise it or to resolve its links.
     sanitize_html = resolve_relative_uris = False
-    first_entry = 0  #: entries before it are skipped
-    is_repaired = False  #: True if the document is not well-formed as it was published
-    entries_begun = 0
-    left_out = 0  #: entries that were skipped
     guidislink: bool | int = False
     contentparams: dict[str, object]
     version: str
-    uri = ""  #: the namespace of the element that begins, in lower case
-    is_rss_link = False
-    unread = 0  #: open elements of the skipped element, itself included; else 0
-    is_skipping = False  #: True if feedparser does not see the element that is being skipped
 
-    def __init__(self, base: str, language: str | None, encoding: str) -> None:
-        super().__init__(base, language, encoding)
+    def __init__(self, base: str, first_entry: int, *, is_repaired: bool = False) -> None:
+        """Read a document, but not its entries before the one with the index `first_entry`.
+
+        `base` is the outermost `xml:base`, and empty if links stay as published. `is_repaired` is
+        True if the published document is not well-formed.
+        """
+        super().__init__(base, None, "utf-8")
         self.document_url = base
+        self.first_entry = first_entry
+        self.is_repaired = is_repaired
+        self.entries_begun = 0
+        self.left_out = 0  #: entries that were skipped
+        self.uri = ""  #: the namespace of the element that begins, in lower case
+        self.is_rss_link = False
+        self.skipped_depth = 0  #: open elements of the skipped element, itself included; else 0
+        self.is_hidden = False  #: True if feedparser does not see the element that is skipped
         self.open: list[str] = []  #: the open elements that feedparser sees
-        self.own_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
+        self.feed_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
-    def skips_entry(self) -> bool:
-        """Count one more entry; return True if it is to be skipped (decision 34)."""
+    def count_entry(self) -> bool:
+        """Count one more entry. Return False if it is to be skipped, because there are too many."""
         self.entries_begun += 1
-        skipped = not 0 < self.entries_begun - self.first_entry <= MAX_ENTRIES
-        self.left_out += skipped
-        return skipped
+        if self.first_entry < self.entries_begun <= self.first_entry + MAX_ENTRIES:
+            return True
+        self.left_out += 1
+        return False
 
     def resolve_uri(self, uri: str) -> str:
         """Return a link resolved against its `xml:base`.
 
-        One without a base stays as published: the rules of its format resolve it later.
+        A link without an `xml:base` stays as published. It is resolved later, by the rules of its
+        format.
         """
         if self.document_url and self.baseuri == self.document_url:
             return uri
-        resolved: str = super().resolve_uri(uri)
-        return resolved
+        return str(super().resolve_uri(uri))
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
-        """Begin an element; `tag` has the prefix that feedparser uses for its namespace."""
-        if not self.is_own(tag) or (tag in _ENTRY and not self.inentry and self.skips_entry()):
-            self.unread, self.is_skipping = 1, True
+        """Begin an element. `tag` has the prefix that feedparser uses for the namespace."""
+        if not self.is_part_of_feed(tag) or (
+            tag in _ENTRY_TAGS and not self.inentry and not self.count_entry()
+        ):
+            self.skipped_depth = 1
+            self.is_hidden = True
             return
         self.open.append(tag)
         super().unknown_starttag(tag, attrs)
 
-    def is_own(self, tag: str) -> bool:
-        """Return True if an element in this place is one of the feed or the entry itself."""
+    def is_part_of_feed(self, tag: str) -> bool:
+        """Return True if an element in this place belongs to the feed or the entry itself."""
         if self.incontent:
-            return not (self.inentry and tag in _ENTRY)
+            return not (self.inentry and tag in _ENTRY_TAGS)
         if not self.open:
-            self.own_uris.add(self.uri)
+            self.feed_uris.add(self.uri)
             return True
         if self.is_repaired and self.entries_begun and not self.inentry and tag == "author":
-            return False  # it fell out of an entry that ended too early; others would inherit it
-        prefix, parent = tag.rpartition(":")[0], self.open[-1]
+            return False  # the author of an entry whose end was misplaced, not of the feed
+        prefix = tag.rpartition(":")[0]
+        parent = self.open[-1]
         if prefix and prefix not in _MODULES:
             return False
         if not prefix and self._is_of_unknown_namespace(tag):
             return False
         if ":" in parent and len(self.open) > 1:
-            return parent in _GROUPS and parent.startswith(f"{prefix}:")
-        return not self.inentry or parent in _HOLDERS or (parent, tag) == ("author", "name")
+            return parent in _GROUP_TAGS and parent.startswith(f"{prefix}:")
+        return not self.inentry or parent in _PARENT_TAGS or (parent, tag) == ("author", "name")
 
     def _is_of_unknown_namespace(self, tag: str) -> bool:
-        if not self.uri or self.uri in self._matchnamespaces or self.uri in self.own_uris:
+        if not self.uri or self.uri in self._matchnamespaces or self.uri in self.feed_uris:
             return False
         if tag in ("channel", "item"):  # a feed whose namespace is not quite that of its format
-            self.own_uris.add(self.uri)
+            self.feed_uris.add(self.uri)
             return False
         return "backend.userland.com/rss" not in self.uri
 
     def track_namespace(self, prefix: str | None, uri: str) -> None:
-        """Begin the scope of a prefix, which feedparser extends to the end of the document."""
+        """Begin the scope of a prefix. For feedparser it lasts until the end of the document."""
         super().track_namespace(prefix, uri)
         if uri.lower() in _NETSCAPE and not self.version:
             self.version = "rss090"
 
     def push_content(self, tag: str, attrs: Mapping[str, str], kind: str, text: bool | int) -> None:
-        """Begin a title or content; `tag` is the name that feedparser maps all variants to."""
+        """Begin a title or content. `tag` is the one name that feedparser has for all variants."""
         super().push_content(tag, attrs, kind, text)
-        # A plain dict: as a FeedParserDict, its failed look-ups take a fifth of the parsing time.
+        # A plain dict: failed look-ups in a FeedParserDict take a fifth of the parsing time.
         self.contentparams = dict(self.contentparams)
-        # Only in entries: an element that contains entries, such as `body`, is not their content.
+        # Only in entries, because an element such as `body` may contain entries.
         if self.inentry and tag != "title" and not _is_data(str(self.contentparams["type"])):
-            self.unread = 1
+            self.skipped_depth = 1
 
     def _sync_author_detail(self, key: str = "author") -> None:
-        # feedparser's search for an address is slow and cuts `.example` down to `.exam`. The whole
-        # text is kept here; `person_name` removes the address.
+        # feedparser's search for an e-mail address is slow and cuts `.example` down to `.exam`. So
+        # the whole text is kept here, and `person_name` removes the address.
         context = self._get_context()
         people = context.get("authors")
         if key == "author" and people and not people[-1]:
             people[-1]["name"] = context.get(key)
 
     def _start_guid(self, attrs: Mapping[str, str]) -> None:
-        # feedparser resolves relative ids and makes links of them; an id stays as published.
+        # feedparser resolves relative ids and turns them into links. Here an id stays as published.
         super()._start_guid(attrs)
         declared = attrs.get("ispermalink", "").strip().lower()
         permalink = {"": "by default", "true": "declared"}.get(declared, "")
@@ -469,7 +487,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         self.guidislink = False
 
     def _start_link(self, attrs: dict[str, str]) -> None:
-        # In RSS a link is the text, whatever attributes it has; feedparser takes those.
+        # In RSS a link is the text of the element, but feedparser prefers the attributes.
         depth = len(self.elementstack)
         super()._start_link(attrs)
         self.is_rss_link = not self.version.startswith("atom") and "atom" not in self.uri
@@ -494,32 +512,32 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
 
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
         """Begin the scope of a prefix."""
-        if not self.unread:
+        if not self.skipped_depth:
             super().startPrefixMapping(prefix, uri)
 
     def startElementNS(  # noqa: N802
         self, name: tuple[str | None, str], qname: object, attrs: Sized
     ) -> None:
         """Begin an element."""
-        if self.unread:
-            self.unread += 1
+        if self.skipped_depth:
+            self.skipped_depth += 1
             return
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 
     def characters(self, text: str) -> None:
-        """Take a piece of text."""
-        if not self.unread:
+        """Handle a piece of text."""
+        if not self.skipped_depth:
             self.handle_data(text)
 
     def endElementNS(self, name: object, qname: object) -> None:  # noqa: N802
         """End an element."""
-        if self.unread:
-            self.unread -= 1
-        if self.unread:
+        if self.skipped_depth:
+            self.skipped_depth -= 1
+        if self.skipped_depth:
             return
-        if self.is_skipping:
-            self.is_skipping = False
+        if self.is_hidden:
+            self.is_hidden = False
         else:
             self.open.pop()
             super().endElementNS(name, qname)

@@ -1,9 +1,10 @@
-"""A feed that is not well-formed becomes well-formed, so that one parser reads every feed.
+"""Make a feed well-formed, so that one parser reads every feed.
 
-Well-formed parts keep their value, whatever is broken next to them (decision 19). A `&` that begins
-no reference is text, and so is a `<` that begins no tag. A control character is removed. An end tag
-without a start tag is removed. An element without an end tag ends where the next tag begins, an
-entry where the next entry begins; the root and the channel have no end before the document's.
+Well-formed parts keep their value, whatever is broken next to them, so that the keys of entries do
+not change. A `&` that begins no reference is text, and so is a `<` that begins no tag. Control
+characters are removed, and so are end tags without a start tag. An element without an end tag ends
+where the next tag begins, an entry where the next entry begins. The root and the channel end at the
+end of the document.
 """
 
 import re
@@ -15,9 +16,9 @@ from feedparser.mixin import _FeedParserMixin
 
 from walsh_scrapy.metadata.document import FEED_ROOTS
 
-# No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
-# CDATA section without its end mark extends to the end of the document. A piece of text has at most
-# 1000 references, which bounds the memory for them.
+# No tag contains a `<`. So an attempt to match a tag ends at the next `<`, and the time is linear.
+# A comment or CDATA section without an end mark extends to the end of the document. A piece of text
+# has at most 1000 references, which limits the memory for them.
 _TOKEN: Final = re.compile(
     rb"""<!--(?:.*?-->|.*)
     |<!\[CDATA\[(?P<quoted>.*?)(?:\]\]>|\Z)
@@ -36,12 +37,12 @@ _REFERENCES: Final = re.compile(rb"(?:&#(?:x0*[0-9a-fA-F]{1,8}|0*[0-9]{1,8});)+"
 _AMPERSAND: Final = re.compile(rb"&(?!(?:\w+|#[0-9]{1,7});)")
 _NAMED: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)(\w+);")
 _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
-_UNKNOWN: Final = "\ufffd"
+_REPLACEMENT: Final = "\ufffd"
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 _NO_CHARACTER: Final = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
 _ENTRIES: Final = frozenset({b"item", b"entry"})
-_OUTER: Final = FEED_ROOTS | {b"channel"}
-_HOLD_ENTRIES: Final = _OUTER | _ENTRIES
+_CONTAINERS: Final = FEED_ROOTS | {b"channel"}
+_ENTRIES_AND_CONTAINERS: Final = _CONTAINERS | _ENTRIES
 _NAMESPACES: Final = {
     prefix.encode(): uri.encode() for uri, prefix in _FeedParserMixin.namespaces.items() if prefix
 }
@@ -49,11 +50,11 @@ _NAMESPACES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WellFormed:
-    """A document that is well-formed, and the missing parts of its end."""
+    """A document that was made well-formed, and what is known of its end."""
 
     document: bytes  #: empty if there is no feed in it
-    is_cut_in_entry: bool  #: it ended inside its last entry
-    is_complete: bool  #: its root had an end tag, or in RSS its channel, which holds all
+    is_cut_in_entry: bool  #: the published document ended inside its last entry
+    is_complete: bool  #: the root had an end tag, or in RSS the channel, which contains the entries
 
 
 @dataclass(slots=True)
@@ -61,21 +62,25 @@ class _Element:
     """An element whose end tag has not been found yet."""
 
     name: bytes
-    key: bytes  #: the name as published, in lower case
-    at: int  #: the place of its start tag among the pieces
+    key: bytes  #: the published name in lower case
+    piece: int  #: the index of the start tag in the pieces
     is_entry: bool
-    is_outer: bool  #: the root or the channel
-    next: int | None = None  #: the place of the tag before which it ends if it has no end tag
+    is_container: bool  #: the root or the channel
+    #: The index of the piece before which it ends, if it has no end tag.
+    ends_before: int | None = None
 
 
 def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
-    """Return a document in UTF-8 as well-formed XML, from its root on; `entities` are declared."""
+    """Return a document in UTF-8 as well-formed XML that begins with its root.
+
+    `entities` are the names and texts of the entities that its DOCTYPE declares.
+    """
     repair = _Repair(entities)
     for token in _TOKEN.finditer(_NO_CHARACTER.sub(b"", body.translate(None, _CONTROLS))):
         if token.lastgroup == "rest":
-            repair.tag(token["name"], token["rest"], is_end=bool(token["end"]))
+            repair.add_tag(token["name"], token["rest"], is_end=bool(token["end"]))
         elif token.lastgroup == "text" and repair.stack:
-            repair.pieces.append(repair.text(token[0]))
+            repair.pieces.append(repair.escape(token[0]))
         elif token.lastgroup == "quoted" and repair.stack:
             repair.pieces.append(_without_markup(token["quoted"].replace(b"&", b"&amp;")))
     return repair.finish()
@@ -85,45 +90,47 @@ class _Repair:
     """The pieces of the document that is being repaired."""
 
     def __init__(self, entities: dict[str, str]) -> None:
-        self.entities = dict(filter(None, map(_declarable, entities.items())))
+        values = {name: _entity_value(name, text) for name, text in entities.items()}
+        self.entities = {name: value for name, value in values.items() if value is not None}
         self.pieces: list[bytes] = []
         self.stack: list[_Element] = []
-        self.entries: list[int] = []  #: the places of entries in the stack
-        self.opened: dict[bytes, list[int]] = {}  #: the places in the stack, by key
-        self.ends: dict[int, list[bytes]] = {}  #: end tags to insert before a piece
+        self.entries: list[int] = []  #: the indexes of the entries in the stack
+        self.opened: dict[bytes, list[int]] = {}  #: indexes in the stack, by the key of the element
+        #: End tags to insert, by the index of the piece that follows them.
+        self.ends: dict[int, list[bytes]] = {}
         self.root_attributes: dict[bytes, bytes] = {}
         self.prefixes: dict[bytes, None] = {}
         self.is_complete = False
 
-    def tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
-        """Take a tag."""
+    def add_tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
+        """Add a start tag or an end tag; `rest` is the text between its name and its `>`."""
         if self.stack:
             top = self.stack[-1]
-            if top.next is None and not top.is_entry and not top.is_outer:
-                top.next = len(self.pieces)
+            if top.ends_before is None and not top.is_entry and not top.is_container:
+                top.ends_before = len(self.pieces)
         if not is_end:
-            self._start(name, rest)
+            self._add_start_tag(name, rest)
         elif self.stack:
-            self._end(name.lower())
+            self._add_end_tag(name.lower())
 
-    def text(self, raw: bytes) -> bytes:
-        """Return text, or the value of an attribute, with references for the markup of XML."""
+    def escape(self, raw: bytes) -> bytes:
+        """Return text, or the value of an attribute, with the special characters of XML escaped."""
         if b"&" in raw:
             raw = _AMPERSAND.sub(b"&amp;", _REFERENCES.sub(_valid_references, raw))
             raw = _NAMED.sub(self._reference, raw)
         return _without_markup(raw)
 
     def finish(self) -> WellFormed:
-        """Return the document."""
+        """End all open elements and return the document."""
         if not self.stack:
             return WellFormed(b"", is_cut_in_entry=False, is_complete=False)
-        is_cut = any(self.stack[place].next is None for place in self.entries)
+        is_cut = any(self.stack[place].ends_before is None for place in self.entries)
         top = self.stack[-1]
-        if top.next is None and not top.is_entry and not top.is_outer:
-            self.pieces[top.at :] = [b""]  # its text may be cut off: half a link is another link
+        if top.ends_before is None and not top.is_entry and not top.is_container:
+            self.pieces[top.piece :] = [b""]  # half a link would be another link
             self._pop()
         while len(self.stack) > 1:
-            self._leave()
+            self._close_innermost()
         root = self.stack[0]
         declared = {
             b"xmlns:" + prefix: _NAMESPACES.get(prefix.lower(), prefix) for prefix in self.prefixes
@@ -140,7 +147,7 @@ class _Repair:
         declared = "".join(f'<!ENTITY {name} "{text}">' for name, text in self.entities.items())
         return f"<!DOCTYPE feed [{declared}]>".encode() if declared else b""
 
-    def _start(self, name: bytes, rest: bytes) -> None:
+    def _add_start_tag(self, name: bytes, rest: bytes) -> None:
         key = name.lower()
         local = key.rpartition(b":")[2]
         if not self.stack and local not in FEED_ROOTS:
@@ -148,9 +155,10 @@ class _Repair:
         is_entry = local in _ENTRIES
         if is_entry and self.entries:
             outer = self.stack[self.entries[-1]]
-            if outer.next is None:
-                outer.next = len(self.pieces)
-        name, attributes = self._named(name), self._attributes(rest)
+            if outer.ends_before is None:
+                outer.ends_before = len(self.pieces)
+        name = self._valid_name(name)
+        attributes = self._attributes(rest)
         is_empty = rest.endswith(b"/")
         if not self.stack:
             self.root_attributes = attributes
@@ -158,43 +166,45 @@ class _Repair:
         elif is_empty:
             self.pieces.append(_start_tag(name, attributes, b"/>"))
             return
-        place, at = len(self.stack), len(self.pieces)
-        is_outer = local in _OUTER and not self.entries
-        self.stack.append(_Element(name, key, at, is_entry, is_outer))
+        place = len(self.stack)
+        is_container = local in _CONTAINERS and not self.entries
+        self.stack.append(_Element(name, key, len(self.pieces), is_entry, is_container))
         self.opened.setdefault(key, []).append(place)
         if is_entry:
             self.entries.append(place)
         self.pieces.append(_start_tag(name, attributes))
 
-    def _end(self, key: bytes) -> None:
+    def _add_end_tag(self, key: bytes) -> None:
         places = self.opened.get(key)
         innermost = self.entries[-1] if self.entries else 0
-        if not places or (places[-1] < innermost and key.rpartition(b":")[2] not in _HOLD_ENTRIES):
-            self.pieces.append(b"")  # where `tag` found that an element may end
+        if not places or (
+            places[-1] < innermost and key.rpartition(b":")[2] not in _ENTRIES_AND_CONTAINERS
+        ):
+            self.pieces.append(b"")  # an element may have been noted to end before this piece
             return
         while len(self.stack) > places[-1] + 1:
-            self._leave()
+            self._close_innermost()
         if places[-1] == 0:
             self.is_complete = True
-            self.pieces.append(b"")  # the root ends with the document, because more may follow
+            self.pieces.append(b"")  # more may follow, so the root ends with the document
             return
         element = self._pop()
         self.pieces.append(b"</%b>" % element.name)
         is_rss = self.stack[0].key.endswith(b"rss")
-        self.is_complete = self.is_complete or (is_rss and element.is_outer)
+        self.is_complete = self.is_complete or (is_rss and element.is_container)
         if self.entries:
             outer = self.stack[self.entries[-1]]
-            if outer.next is not None and outer.next > element.at:
-                outer.next = None  # the element there is inside another one
+            if outer.ends_before is not None and outer.ends_before > element.piece:
+                outer.ends_before = None  # that piece is inside the element that ends here
 
-    def _leave(self) -> None:
-        """End the innermost element, which has no end tag."""
+    def _close_innermost(self) -> None:
+        """End the innermost open element, which has no end tag."""
         element = self._pop()
         end = b"</%b>" % element.name
-        if element.next is None:
+        if element.ends_before is None:
             self.pieces.append(end)
         else:
-            self.ends.setdefault(element.next, []).append(end)
+            self.ends.setdefault(element.ends_before, []).append(end)
 
     def _pop(self) -> _Element:
         element = self.stack.pop()
@@ -203,24 +213,24 @@ class _Repair:
             self.entries.pop()
         return element
 
-    def _named(self, name: bytes) -> bytes:
-        """Return the name of an element; `_` for one that XML may not have."""
-        found = _NAME.fullmatch(name)
-        if found is None or found[1] == b"xmlns":
+    def _valid_name(self, name: bytes) -> bytes:
+        """Return the name of an element, or `_` if the name is not valid in XML."""
+        match = _NAME.fullmatch(name)
+        if match is None or match[1] == b"xmlns":
             return b"_"
-        self._use(found[1])
+        self._declare_prefix(match[1])
         return name
 
     def _attributes(self, rest: bytes) -> dict[bytes, bytes]:
-        """Return the attributes with valid names, each once and with its value repaired."""
+        """Return the attributes with valid names, each of them once and with its value repaired."""
         attributes: dict[bytes, bytes] = {}
-        qualified: set[bytes] = set()  # two prefixes may be of one namespace
+        qualified: set[bytes] = set()  # local names, because two prefixes may be of one namespace
         for name, *values in _ATTRIBUTE.findall(rest):
-            value = self.text(b"".join(values)).replace(b'"', b"&quot;")
-            found = _NAME.fullmatch(name)
-            if found is None or name in attributes:
+            value = self.escape(b"".join(values)).replace(b'"', b"&quot;")
+            match = _NAME.fullmatch(name)
+            if match is None or name in attributes:
                 continue
-            prefix, local = found.groups()
+            prefix, local = match.groups()
             if b"xmlns" in (prefix, name):
                 value = b"".join(value.split())
                 if not _is_declarable(prefix and local, value):
@@ -229,21 +239,21 @@ class _Repair:
                 if local in qualified:
                     continue
                 qualified.add(local)
-                self._use(prefix)
+                self._declare_prefix(prefix)
             attributes[name] = value
         return attributes
 
-    def _use(self, prefix: bytes | None) -> None:
+    def _declare_prefix(self, prefix: bytes | None) -> None:
         if prefix and prefix != b"xml":
             self.prefixes[prefix] = None
 
-    def _reference(self, found: re.Match[bytes]) -> bytes:
-        name = found[1].decode()
+    def _reference(self, match: re.Match[bytes]) -> bytes:
+        name = match[1].decode()
         if name in self.entities:
-            return found[0]
+            return match[0]
         if text := html5.get(f"{name};"):
             return b"".join(b"&#%d;" % ord(character) for character in text)
-        return b"&amp;" + found[0][1:]
+        return b"&amp;" + match[0][1:]
 
 
 def _start_tag(name: bytes, attributes: dict[bytes, bytes], end: bytes = b">") -> bytes:
@@ -254,19 +264,19 @@ def _start_tag(name: bytes, attributes: dict[bytes, bytes], end: bytes = b">") -
 
 
 def _without_markup(text: bytes) -> bytes:
-    """Return text without `<` and without the `]]>` that text must not have."""
+    """Return text with `<` escaped, and `]]>` as well, which XML does not allow in text."""
     text = text.replace(b"<", b"&lt;").replace(b"]>", b"]&gt;")
     return b"&gt;" + text[1:] if text.startswith(b">") else text
 
 
 def _valid_references(run: re.Match[bytes]) -> bytes:
-    """Return references of characters that XML has; a surrogate pair becomes one character."""
+    """Return references to characters that XML allows; a surrogate pair becomes one character."""
     codes = (int(hexa, 16) if hexa else int(digits) for hexa, digits in _REFERENCE.findall(run[0]))
-    wide = "".join(chr(code) if code <= 0x10FFFF else _UNKNOWN for code in codes)
-    whole = wide.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    with_surrogates = "".join(chr(code) if code <= 0x10FFFF else _REPLACEMENT for code in codes)
+    characters = with_surrogates.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = (
-        char if (char >= " " or char in "\t\n\r") and char not in "\ufffe\uffff" else _UNKNOWN
-        for char in whole
+        char if (char >= " " or char in "\t\n\r") and char not in "\ufffe\uffff" else _REPLACEMENT
+        for char in characters
     )
     return b"".join(b"&#%d;" % ord(char) for char in text)
 
@@ -278,12 +288,10 @@ def _is_declarable(prefix: bytes | None, uri: bytes) -> bool:
     return prefix is None or (bool(uri) and prefix not in (b"xml", b"xmlns"))
 
 
-def _declarable(entity: tuple[str, str]) -> tuple[str, str] | None:
-    """Return an entity of the DOCTYPE whose text is text; None for any other."""
-    name, text = entity
+def _entity_value(name: str, text: str) -> str | None:
+    """Return the value of an entity that a DOCTYPE declares; None if it is not plain text."""
     if text.startswith("&"):
         text = _REFERENCES.sub(_valid_references, text.encode()).decode()
-        entity = (name, text)
     is_text = re.fullmatch(r"[^%<>&]*|&#[0-9]+;", text) and text not in ("&#38;", "&#60;")
     is_named = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _PREDEFINED
-    return entity if is_text and is_named and text.isprintable() else None
+    return text if is_text and is_named and text.isprintable() else None

@@ -1,4 +1,4 @@
-"""Content codings (RFC 9110 8.4.1): bodies that are unpacked only as far as they count."""
+"""Content codings (RFC 9110 8.4.1): bodies are unpacked only up to a maximum size."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: The codings that are undone here.
+#: The codings that this module can undo.
 KNOWN: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
-#: The errors of a body that does not have its declared coding.
+#: The exceptions for a body that is not encoded as declared.
 CODING_ERRORS: Final = (EOFError, zlib.error)
 _CHUNK: Final = 65_536
-#: Members of a gzip file: servers send one. Each takes up to 10 microseconds.
+#: The maximum number of members of a gzip body. Servers send one; each takes up to 10 microseconds.
 MAX_PARTS: Final = 10_000
-GZIP: Final = b"\x1f\x8b"  #: how it begins
+GZIP: Final = b"\x1f\x8b"  #: The first bytes of gzip data.
 _ZEROS: Final = re.compile(rb"\0*+")
 
 
 class Unpacked(NamedTuple):
-    """A body, as far as it counts."""
+    """The beginning of an unpacked body."""
 
     body: bytes
-    is_complete: bool  #: False if it was damaged or cut off before its end
+    is_complete: bool  #: False if the packed body was damaged or cut off
 
 
-def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
-    """Return the first ``most`` bytes of a body; its inner layers are unpacked little further.
+def unpack(body: bytes, codings: Sequence[bytes], max_bytes: int) -> Unpacked:
+    """Return the first ``max_bytes`` of a body. Inner layers are unpacked up to twice that size.
 
-    ``codings`` are of ``KNOWN``, the outermost first. The bytes before an error count. Raises one
-    of ``CODING_ERRORS`` if there are none.
+    ``codings`` are taken from ``KNOWN``, the outermost coding first. The bytes before an error are
+    returned. Raises one of ``CODING_ERRORS`` if there are no such bytes.
     """
     is_complete = True
     for number, coding in enumerate(codings, 1):
-        enough = most if number == len(codings) else 2 * most  # packed bytes may be more
-        found = bytearray()
+        limit = max_bytes if number == len(codings) else 2 * max_bytes  # packed data may be larger
+        content = bytearray()
         try:
-            for chunk in _inflated(body, _window(body, coding)):
-                found += chunk
-                if len(found) > enough:
+            for chunk in _inflate(body, _window_bits(body, coding)):
+                content += chunk
+                if len(content) > limit:
                     break
         except CODING_ERRORS:
-            if body and not found:
+            if body and not content:
                 raise
             is_complete = False
-        body = bytes(found)
-    return Unpacked(body[:most], is_complete)
+        body = bytes(content)
+    return Unpacked(body[:max_bytes], is_complete)
 
 
-def _window(body: bytes, coding: bytes) -> int:
-    """Return how `zlib` names the format of a body; deflate comes without its header, too."""
+def _window_bits(body: bytes, coding: bytes) -> int:
+    """Return the `wbits` with which zlib reads a body. Deflate may come without its zlib header."""
     if coding != b"deflate":
         return zlib.MAX_WBITS | 16
     try:
@@ -61,24 +61,26 @@ def _window(body: bytes, coding: bytes) -> int:
     return zlib.MAX_WBITS
 
 
-def _inflated(body: bytes, window: int) -> Iterator[bytes]:
-    """Yield the content of a body, in pieces: gzip may have several members (RFC 1952 2.2).
+def _inflate(body: bytes, window_bits: int) -> Iterator[bytes]:
+    """Yield the content of a body in pieces. Gzip may have several members (RFC 1952 2.2).
 
-    Zeros between them, and anything but a member after them, are passed over.
+    Zeros between the members are skipped, and so is everything after the last member.
     """
-    at = 0
+    position = 0
     for _ in range(MAX_PARTS):
-        stream = zlib.decompressobj(window)
+        stream = zlib.decompressobj(window_bits)
         while not stream.eof:
             piece = stream.unconsumed_tail
             if not piece:
-                piece = body[at : at + _CHUNK]
-                at += len(piece)
+                piece = body[position : position + _CHUNK]
+                position += len(piece)
             chunk = stream.decompress(piece, _CHUNK)
             if not (piece or chunk or stream.eof):
                 raise EOFError("its end is missing")
             yield chunk
-        at = cast("re.Match[bytes]", _ZEROS.match(body, at - len(stream.unused_data))).end()
-        if not body.startswith(GZIP, at):
+        position = cast(
+            "re.Match[bytes]", _ZEROS.match(body, position - len(stream.unused_data))
+        ).end()
+        if not body.startswith(GZIP, position):
             return
     raise EOFError(f"more than {MAX_PARTS} parts")

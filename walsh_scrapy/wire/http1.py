@@ -1,6 +1,7 @@
 """One HTTP/1.1 exchange over a stream, parsed by h11 (RFC 9112).
 
-The head of a response is bounded, and read without the lines that no parser takes (decision 34).
+The head of a response has a maximum size. Lines that are no header fields are skipped, as browsers
+do, because h11 would refuse the whole response.
 """
 
 from __future__ import annotations
@@ -20,19 +21,18 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.wire.stream import Stream
 
-#: A response that has begun is given up when it came more slowly for so many seconds (decision 46).
+#: A response is aborted if it was slower than `MIN_BYTES_PER_SECOND` for this many seconds.
 SLOW_SECONDS: Final = 20.0
-MIN_BYTES_PER_SECOND: Final = 100  #: bytes per second
-#: The bytes of all heads of one response, the informational ones included.
+MIN_BYTES_PER_SECOND: Final = 100
+#: The maximum size of all heads of one response, informational ones (1xx) included.
 MAX_HEAD_BYTES: Final = 128 * 1024
-#: The lines of one head.
+#: The maximum number of lines of one head.
 MAX_HEAD_LINES: Final = 500
 
-_TOO_LONG: Final = f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
-_END: Final = re.compile(rb"\r?\n\r?\n")
-#: A header field as h11 takes it, or the continuation of one.
+_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
+#: A header field that h11 accepts, or the continuation line of a field.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
-_SAYS_NOTHING: Final = re.compile(
+_NO_FRAMING: Final = re.compile(
     rb"(?:content-length:|transfer-encoding:[ \t]*identity)[ \t]*", re.IGNORECASE
 )
 _CHUNKED: Final = re.compile(
@@ -41,19 +41,19 @@ _CHUNKED: Final = re.compile(
 
 
 class HttpExchange:
-    """Sends one request, and reads its response. Later exchanges of a stream have another one."""
+    """Sends one request and reads its response. Each exchange over a stream has its own object."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MAX_HEAD_BYTES)
-        self._since: float | None = None  # the time of its first byte
-        self._came = 0
+        self._measured_since: float | None = None  # None before the first byte
+        self._measured_bytes = 0
 
     @property
     def is_reusable(self) -> bool:
-        """True if both sides are done, and the stream may carry another exchange."""
+        """True if the exchange is over and the stream can carry another one."""
         done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        return done and self._http.trailing_data == (b"", False)  # neither surplus nor the end
+        return done and self._http.trailing_data == (b"", False)  # no surplus bytes, not closed
 
     @property
     def is_over(self) -> bool:
@@ -63,7 +63,10 @@ class HttpExchange:
     async def send(
         self, method: bytes, target: bytes, fields: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> None:
-        """Send a request. Raises OSError, and DownloadFailedError if it cannot be written."""
+        """Send a request.
+
+        Raises OSError, and DownloadFailedError if the request is not valid HTTP.
+        """
         try:
             data = self._http.send(h11.Request(method=method, target=target, headers=[*fields]))
             data = (data or b"") + (self._http.send(h11.Data(body)) or b"" if body else b"")
@@ -73,23 +76,25 @@ class HttpExchange:
         await self._stream.send(data)
 
     async def head(self) -> h11.Response:
-        """Return the head of the response, after any informational ones (1xx).
+        """Return the head of the final response; informational responses (1xx) are skipped.
 
-        Raises OSError, TooSlow, and DownloadFailedError if it is not HTTP, or exceeds a limit.
+        Raises OSError, TooSlow, and DownloadFailedError if the response is not HTTP or its head is
+        too large.
         """
-        data, size = bytearray(), 0  # size: of all heads so far
+        data = bytearray()
+        size = 0  # of all heads so far
         while True:
-            seen = 0
-            while (end := _END.search(data, seen)) is None:
+            search_from = 0
+            while (end := _HEAD_END.search(data, search_from)) is None:
                 _check_size(size + len(data))
-                seen = max(0, len(data) - 3)  # the end may begin up to three bytes before a piece
+                search_from = max(0, len(data) - 3)  # a piece may begin within the end
                 piece = await self._receive()
                 if not piece:
                     raise DownloadFailedError("the server closed the connection without a response")
                 data += piece
             size += end.end()
             _check_size(size)
-            event = self._parsed(_readable(bytes(data[: end.start()])))
+            event = self._parse_head(_without_invalid_lines(bytes(data[: end.start()])))
             del data[: end.end()]
             if isinstance(event, h11.Response):
                 if data:
@@ -97,9 +102,9 @@ class HttpExchange:
                 return event
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body in pieces, as they come.
+        """Yield the pieces of the body as they arrive.
 
-        Raises ResponseDataLossError if it is cut off, and TooSlow.
+        Raises TooSlow, and ResponseDataLossError if the body is cut off.
         """
         while True:
             try:
@@ -118,26 +123,27 @@ class HttpExchange:
                 return
 
     async def _receive(self) -> bytes:
-        """Return the next bytes; raise TooSlow if too few came lately. The first may take long."""
+        """Return the next bytes. Raise TooSlow if the response, once begun, is too slow."""
         clock = asyncio.get_running_loop().time
-        if self._since is None:
+        if self._measured_since is None:
             piece = await self._stream.receive()
-            self._since = clock()
+            self._measured_since = clock()
             return piece
         try:
-            async with limit(self._since + SLOW_SECONDS - clock()):
+            async with limit(self._measured_since + SLOW_SECONDS - clock()):
                 piece = await self._stream.receive()
         except TimeoutError as error:
-            if error.errno is not None:  # the system's
+            if error.errno is not None:  # ETIMEDOUT of the system, not our limit
                 raise
             rate = f"less than {MIN_BYTES_PER_SECOND} bytes per second came for {SLOW_SECONDS:g} s"
             raise TooSlow(rate) from error
-        self._came += len(piece)
-        if self._came >= MIN_BYTES_PER_SECOND * SLOW_SECONDS:
-            self._since, self._came = clock(), 0
+        self._measured_bytes += len(piece)
+        if self._measured_bytes >= MIN_BYTES_PER_SECOND * SLOW_SECONDS:
+            self._measured_since = clock()
+            self._measured_bytes = 0
         return piece
 
-    def _parsed(self, head: bytes) -> h11.Response | h11.InformationalResponse:
+    def _parse_head(self, head: bytes) -> h11.Response | h11.InformationalResponse:
         try:
             self._http.receive_data(head)
             event = self._http.next_event()
@@ -150,13 +156,16 @@ class HttpExchange:
 
 def _check_size(size: int) -> None:
     if size > MAX_HEAD_BYTES:
-        raise DownloadFailedError(_TOO_LONG)
+        raise DownloadFailedError(
+            f"the head of the response is longer than {MAX_HEAD_BYTES // 1024} KiB"
+        )
 
 
-def _readable(head: bytes) -> bytes:
-    """Return a head without the lines that are not fields. Raises DownloadFailedError.
+def _without_invalid_lines(head: bytes) -> bytes:
+    """Return a head without the lines that are no header fields.
 
     Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
+    Raises DownloadFailedError if there are too many lines.
     """
     status, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")]
     if len(lines) > MAX_HEAD_LINES:
@@ -165,20 +174,20 @@ def _readable(head: bytes) -> bytes:
     for line in lines:
         if _FIELD.fullmatch(line) and (fields or line[:1] not in b" \t"):
             fields.append(line)
-    return b"\r\n".join((status, *_framed(fields), b"", b""))
+    return b"\r\n".join((status, *_normalize_framing(fields), b"", b""))
 
 
-def _framed(fields: list[bytes]) -> list[bytes]:
-    """Return fields that frame a body as h11 takes it, as browsers and curl understand them.
+def _normalize_framing(fields: list[bytes]) -> list[bytes]:
+    """Return header fields whose framing of the body h11 accepts, with the meaning for browsers.
 
-    An empty Content-Length and the coding identity say nothing, and chunked is meant once. The
-    connection is closed after such a response.
+    As in browsers and curl, an empty Content-Length and the coding `identity` are ignored, and a
+    repeated `chunked` is read as one. The connection is closed after such a response.
     """
-    framed = [field for field in fields if not _SAYS_NOTHING.fullmatch(field)]
-    codings = [field for field in framed if _CHUNKED.fullmatch(field)]
+    normalized = [field for field in fields if not _NO_FRAMING.fullmatch(field)]
+    codings = [field for field in normalized if _CHUNKED.fullmatch(field)]
     if len(codings) > 1 or any(b"," in coding for coding in codings):
-        framed = [field for field in framed if field not in codings]
-        framed.append(b"Transfer-Encoding: chunked")
-    elif len(framed) == len(fields):
+        normalized = [field for field in normalized if field not in codings]
+        normalized.append(b"Transfer-Encoding: chunked")
+    elif len(normalized) == len(fields):
         return fields
-    return [*framed, b"Connection: close"]
+    return [*normalized, b"Connection: close"]

@@ -1,4 +1,4 @@
-"""Decision 41: the statements of the protocol of hosts, one by one."""
+"""Who owns a host, and when it may be requested: the statements of the state, one by one."""
 
 import contextlib
 import math
@@ -103,7 +103,7 @@ rows = st.fixed_dictionaries(
 
 
 @pytest.mark.empty
-def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engine, now):
+def test_sql_and_python_agree_on_when_a_host_is_ready(engine, now):
     """Two that disagree would hand a request out again and again."""
 
     @given(rows, st.sampled_from([0.0, 10.0, 1e6]), st.sampled_from([5.0, 100.0, math.inf]))
@@ -159,7 +159,7 @@ def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
 
 
 @pytest.mark.empty
-def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
+def test_former_owner_can_only_lengthen_waits(engine, now):
     run(engine, take, HOST, US)
     begun = run(engine, begin, HOST, US, ASK).host
     now[0] += TIMEOUT + MARGIN
@@ -231,7 +231,7 @@ def test_workers_live_while_they_beat(engine, now, store):
 
 @pytest.mark.empty
 @pytest.mark.parametrize("back", [3.0, 90_000.0])
-def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
+def test_row_from_the_future_is_corrected_and_reported(engine, now, back, store):
     exchange(engine, now, delay=5.0, status=429, retry_after=60.0)
     now[0] -= back
     (shown,) = store.waiting().values()
@@ -281,7 +281,7 @@ def test_hosts_that_wait_are_found(engine, now, store):
 
 
 @pytest.mark.empty
-def test_the_clock_is_that_of_the_database(engine):
+def test_clock_of_the_database_is_used(engine):
     real = engine.execution_options(clock=None)
     assert abs(run(real, find, HOST).now - time.time()) < 3600.0
 
@@ -305,7 +305,7 @@ def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, 
 DAY = 86_400.0
 
 
-def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):
+def test_request_is_logged_at_its_start_and_completed_at_its_end(state, rows):
     log = select(*requests.c["requested_at", "connect_duration", "duration", "status", "hold"])
     sent = replace(RECORD, status=None, duration=None)
     begun = state.write(lambda connection: log_begin(connection, sent))
@@ -320,7 +320,7 @@ def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state,
     assert rows(log) == [whole], "it was never sent"
 
 
-def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state, rows):
+def test_outcome_and_end_of_exchange_are_written_together(state, rows):
     begun = records.begin(state).host
     times = replace(begun.times, request_ended_at=begun.now, delay=9.0)
 

@@ -67,7 +67,7 @@ def web(*, busy="", shut=RULES, ill=RULES):
 def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     """Two days, and the run that came afterwards."""
     world = World(simulated, tmp_path, WALSH_ROBOTS_UNREACHABLE="phased")
-    hosts = [*(each.host for each in web()), "killer.example", "operator.example"]
+    hosts = [*(site.host for site in web()), "killer.example", "operator.example"]
     first = [
         *map(url, ("ill", "forbid", "busy", "led", "out", "old", "new", "gone", "shut")),
         PRIVATE,
@@ -75,12 +75,12 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
 
     world.run(0.0, first, *web(busy=refused(7200)))
     world.write_letters(30.0, hosts)
-    (hold,) = (each for each in world.seen if each.hit.status == 503)
+    (hold,) = (exchange for exchange in world.seen if exchange.hit.status == 503)
     world.release("busy.example", hold.end + 38.0)
     world.run(600.0, first, *web())
     world.write_letters(HOUR, hosts)
 
-    left = [each for each in first if each != url("new")]
+    left = [address for address in first if address != url("new")]
     world.run(12 * HOUR, [*left, url("late"), url("later")], *web(), listed=("out.example",))
     world.write_letters(13 * HOUR, hosts)
     world.run(15 * HOUR, [url("killer")], listed=("out.example",), dies=url("killer"))
@@ -106,7 +106,7 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     world.run(2 * DAY + 4 * HOUR, [*left, url("late"), news], *web(shut=SHUT))
     world.write_letters(2 * DAY + 5 * HOUR, hosts)
     world.check_letters()
-    text = "\n".join(each.text for each in world.letters)
+    text = "\n".join(letter.text for letter in world.letters)
     denied = ("denied by blocklist", "line 3: Disallow: /private")
     for words in (*denied, "ended the hold", "on our blocklist", "was killed", "redirected to"):
         assert words in text
@@ -120,7 +120,7 @@ def test_a_source_may_be_a_robots_txt(simulated, tmp_path):
     world.check_letters()
 
 
-def test_no_gap_is_told_across_a_clock_that_was_set(simulated, tmp_path):
+def test_no_gap_is_shown_across_a_clock_change(simulated, tmp_path):
     world = World(simulated, tmp_path)
     for hour in (10, 9):
         world.run(hour * HOUR, [url("busy"), url("shut")], *web())
@@ -129,7 +129,7 @@ def test_no_gap_is_told_across_a_clock_that_was_set(simulated, tmp_path):
     assert "a clock was set" in world.letters[0].text
 
 
-def test_the_own_host_of_the_list_on_odd_days(simulated, tmp_path):
+def test_letter_to_the_host_of_the_blocklist(simulated, tmp_path):
     """It asks for three days, and then lists itself."""
     world, host = World(simulated, tmp_path), "operator.example"
     world.run(0.0, [url("busy")], *web())
@@ -212,7 +212,7 @@ class World:
             sites.append(
                 Site(host_in(dies), partial(note, Reply()), {"/feed": partial(note, None)})
             )
-        self.runs.append(Run(BEGIN + at, sources, {each.host: each for each in sites}, listed))
+        self.runs.append(Run(BEGIN + at, sources, {site.host: site for site in sites}, listed))
         if not dies:
             (done,) = crawl(*sites)
             assert done.exit_code == 0, done.stderr
@@ -245,7 +245,9 @@ class World:
 
     def write_letters(self, at, hosts, day=None):
         """Write letters to those of the hosts that are known by then."""
-        known = {each.hit.host for each in self.seen} | set(map(host_in, self.runs[-1].sources))
+        known = {exchange.hit.host for exchange in self.seen} | set(
+            map(host_in, self.runs[-1].sources)
+        )
         for host in hosts:
             if host in known:
                 with self.state(BEGIN + at) as state:
@@ -253,8 +255,8 @@ class World:
                 self.letters.append(Letter(self, host, BEGIN + at, lines))
 
     def check_letters(self):
-        for each in self.letters:
-            each.check()
+        for judge in self.letters:
+            judge.check()
 
     def body(self, run, robots_url):
         """The robots.txt that a server gave in a run; None for a status without a file."""
@@ -298,8 +300,8 @@ class Letter:
         begin = moment(f"{self.day} 00:00:00")
         self.sent = [
             number
-            for number, each in enumerate(world.seen)
-            if each.hit.host == host and begin <= each.hit.wall < min(now, begin + DAY)
+            for number, exchange in enumerate(world.seen)
+            if exchange.hit.host == host and begin <= exchange.hit.wall < min(now, begin + DAY)
         ]
         # A clock that was set changes the order of the times.
         self.sent.sort(key=lambda number: world.seen[number].hit.wall)
@@ -353,7 +355,7 @@ class Letter:
         assert address == seen.hit.url
         assert answer == ("unknown" if seen.end is None else str(seen.hit.status))
         before = [e for e in world.seen[:number] if self.unit_of(e) == world.unit(self.host)]
-        walls = [each.hit.wall for each in world.seen]
+        walls = [exchange.hit.wall for exchange in world.seen]
         if walls != sorted(walls):
             assert gap == "a clock was set" or (gap == "no earlier request" and not before)
         else:
@@ -369,7 +371,7 @@ class Letter:
         if not before:
             assert gap == "no earlier request"
         elif before[-1].end is None:
-            assert gap == "end of the previous request unknown"
+            assert gap.endswith("unknown")
         else:
             waited = seen.hit.wall - max(e.end for e in before if e.end is not None)
             assert is_near(gap, waited)
@@ -402,7 +404,9 @@ class Letter:
 
     def check_denial(self, time, decision, address):
         at = moment(f"{self.day} {time}")
-        near = [each.hit.url for each in self.world.seen if abs(each.hit.wall - at) < 60.0]
+        near = [
+            exchange.hit.url for exchange in self.world.seen if abs(exchange.hit.wall - at) < 60.0
+        ]
         assert address not in near
         runs = [run for run in self.world.runs if run.at <= at + 1.0]
         if decision == "denied by blocklist":
@@ -417,7 +421,7 @@ class Letter:
         """Each note is true, and nothing that is special has none."""
         seen = self.world.seen[number]
         if led:
-            own = [each.hit.url for each in led if each.hit.host == self.host]
+            own = [exchange.hit.url for exchange in led if exchange.hit.host == self.host]
             wanted = ", for its robots.txt" if led[-1].hit.path == "/robots.txt" else ""
             note = f"redirected here by {own[0] if own else 'another site'}{wanted}"
             if note in notes or seen.hit.url not in self.world.runs[seen.run - 1].sources:
@@ -454,7 +458,9 @@ class Letter:
         until, status, at = re.fullmatch(
             r"on hold until (.+), because of the (\d+) of (.+)", note
         ).groups()
-        (cause,) = (each for each in held if abs(each.hit.wall - self.moment(at)) <= 1.0)
+        (cause,) = (
+            exchange for exchange in held if abs(exchange.hit.wall - self.moment(at)) <= 1.0
+        )
         assert cause.hit.status == int(status)
         assert cause.hit.status in (429, 503) or cause.hit.status >= 500
         if cause.retry_after:
@@ -471,10 +477,10 @@ class Letter:
                 r"  (.{19})  (.+?)  +(\w{64}|no file) +(\S+?)(?:, which redirected to (\S+))?", line
             ).groups()
             (read,) = (
-                each
-                for each in self.world.seen
-                if each.end and abs(each.end - moment(at)) <= 1.0
-                if each.hit.url == (target or address)
+                exchange
+                for exchange in self.world.seen
+                if exchange.end and abs(exchange.end - moment(at)) <= 1.0
+                if exchange.hit.url == (target or address)
             )
             assert address == f"http://{self.host}/robots.txt"
             assert answer.startswith(str(read.hit.status))
@@ -502,11 +508,11 @@ class Letter:
     def later(self, address=None, *, by_itself=False):
         """The requests after the letter: to the unit of the host, or to a URL."""
         return [
-            each.hit.wall
-            for number, each in enumerate(self.world.seen)
-            if each.hit.wall > self.now and self.unit_of(each) == self.world.unit(self.host)
-            if address in (None, each.hit.url)
-            if not (by_itself and any(leads(e, each) for e in self.world.seen[:number]))
+            exchange.hit.wall
+            for number, exchange in enumerate(self.world.seen)
+            if exchange.hit.wall > self.now and self.unit_of(exchange) == self.world.unit(self.host)
+            if address in (None, exchange.hit.url)
+            if not (by_itself and any(leads(e, exchange) for e in self.world.seen[:number]))
         ]
 
     def check_next(self):
@@ -522,8 +528,8 @@ class Letter:
         for line in lines[1:]:
             self.check_line(line.strip(), rows, is_listed=is_listed)
         assert is_listed == ("it gets no request" in self.text)
-        assert is_listed or "A redirect from another site" in self.text
-        ours = [each for each in runs[-1].sources if host_in(each) == self.host]
+        assert is_listed or "A redirect from" in self.text
+        ours = [address for address in runs[-1].sources if host_in(address) == self.host]
         assert sorted(ours) == sorted(row[-1] for row in rows)
 
     def check_line(self, line, rows, *, is_listed):
@@ -539,7 +545,7 @@ class Letter:
         elif line.startswith("This bot follows links"):
             assert self.world.options.scope == "any"
         else:
-            assert re.match("A redirect from another site|About this host: ", line)
+            assert line.startswith(("A redirect from", "About this host: "))
 
     def lifted(self, until):
         """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""
@@ -555,7 +561,7 @@ def leads(one, other):
 
 
 def max_end(seen):
-    return max(each.end for each in seen if each.end is not None)
+    return max(exchange.end for exchange in seen if exchange.end is not None)
 
 
 def shown(at):
