@@ -7,34 +7,30 @@ import os
 import re
 import sys
 from dataclasses import fields
-from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from sqlalchemy import create_engine
 
+from docs.generate import PAGES as GENERATED
+from docs.generate import generate
 from tests.helpers import ROOT, execute
+from tests.helpers.pages import BLOCK, MAKEFILE, PAGES, README, blocks, page_of
 from walsh_scrapy.addon import CEILINGS, DELAYS, EXTENSIONS, HANDLERS, MUSTS, SERIAL, SWITCHED_OFF
 from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.options import PREFIX, BadSetting, Options
+from walsh_scrapy.options import Options
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
-from walsh_scrapy.state.views import VIEWS
 from walsh_scrapy.testing import Reply, Site
 from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
 
-README = ROOT / "README.md"
 DEMO = ROOT / "docs" / "demo.md"
 REUSE = ROOT / "docs" / "reuse.md"
-PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
-PAGES += sorted((ROOT / "docs").rglob("*.md"))
-MAKEFILE = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
-BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 #: By the first line of a query.
@@ -77,22 +73,6 @@ def directory(signing_key):
 """
 
 
-def page_of(name):
-    return (ROOT / "docs" / name).read_text("utf-8")
-
-
-def sections(text):
-    """The third-level sections of a page, by heading."""
-    parts = re.split(r"^(#{1,3}) (.+)\n", text, flags=re.MULTILINE)[1:]
-    triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
-    return {heading: body for level, heading, body in triples if level == "###"}
-
-
-def blocks(page, *languages):
-    found = BLOCK.finditer(page.read_text("utf-8"))
-    return [(block[2], block[3]) for block in found if block[2] in languages]
-
-
 def python_of(page):
     return [text for _, text in blocks(page, "python")]
 
@@ -110,74 +90,16 @@ def every_block(*languages):
     ]
 
 
-SETTINGS = sections(page_of("settings.md"))
 QUERIES = [
     (text.partition("\n")[0].removeprefix("-- "), text.partition("\n")[2])
     for page in PAGES
     for _, text in blocks(page, "sql")
 ]
-BOUNDED = {
-    name: re.search(r"From `([^`]+)`(?: to `([^`]+)`)?", text).groups()
-    for name, text in SETTINGS.items()
-    if "From `" in text
-}
 
 
-def options(**settings):
-    return Options.from_settings(Settings({PREFIX + key: val for key, val in settings.items()}))
-
-
-def number_of(bound):
-    """A bound as a number; another setting's name stands for its default."""
-    if bound.startswith(PREFIX):
-        return getattr(options(), bound.removeprefix(PREFIX).lower())
-    return float(bound)
-
-
-def test_every_setting_has_a_section_and_no_other():
-    assert sorted(SETTINGS) == sorted(PREFIX + field.name.upper() for field in fields(Options))
-
-
-def test_each_setting_is_described_as_in_the_code():
-    source = (ROOT / "walsh_scrapy" / "options.py").read_text("utf-8")
-    fields_of_options = re.findall(r"((?:    #: .+\n)+)    (\w+): .+ = _setting\(", source)
-    described = {PREFIX + name.upper(): text.split() for text, name in fields_of_options}
-    paragraphs = {name: text.split("\n\n")[1].split() for name, text in SETTINGS.items()}
-    assert paragraphs == {
-        name: [word for word in words if word != "#:"] for name, words in described.items()
-    }
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_defaults_are_those_of_the_code(name, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    stated = re.match(r"\nDefault: `(.+)`\n", SETTINGS[name])
-    default = getattr(options(), name.removeprefix(PREFIX).lower())
-    if isinstance(default, str):
-        default = default.replace(f"{ROOT}/", "")  # the state is beside scrapy.cfg
-    assert ast.literal_eval(stated[1]) == default
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-def test_bounds_are_those_of_the_code(name):
-    key, (low, high) = name.removeprefix(PREFIX), BOUNDED[name]
-    room = {} if key == "BACKOFF_MAX" else {"BACKOFF_MAX": 30 * 86_400}
-    if "identity" in SETTINGS[name]:  # the bounds of other bots, which may be wider
-        room |= {"USER_AGENT": "Example-Bot/1.0", "UA_TOKEN": "Example-Bot"}
-    options(**room, **{key: number_of(low)})
-    options(**room, **{key: number_of(high) if high else 1e12})
-    for beyond in [number_of(low) - 1, *([number_of(high) + 1] if high else [])]:
-        with pytest.raises(BadSetting, match=name):
-            options(**room, **{key: beyond})
-
-
-def test_every_number_has_bounds_and_every_choice_its_values():
-    for field, hint in get_type_hints(Options).items():
-        name = PREFIX + field.upper()
-        assert (hint in (int, float)) == (name in BOUNDED), name
-        named = get_args(hint) if get_origin(hint) is Literal else ()
-        choices = ", ".join(f'`"{choice}"`' for choice in named)
-        assert f"One of {choices}." in SETTINGS[name] or not choices, name
+@pytest.mark.parametrize("page", GENERATED)
+def test_a_reference_page_is_what_make_references_writes(page):
+    assert page_of(page) == generate(page)
 
 
 def test_the_first_section_for_other_projects_is_what_the_add_on_changes():
@@ -211,14 +133,6 @@ def test_the_components_of_the_add_on_are_named_in_their_order():
 def test_the_components_that_are_switched_off_are_named():
     rows = re.findall(r"^\| `(\w+_BASE)` \| `([\w.]+)` \|$", changes(), re.MULTILINE)
     assert rows == [(name, path) for name, paths in SWITCHED_OFF.items() for path in paths]
-
-
-def test_the_tables_of_the_state_are_named_with_their_columns():
-    described = sections(page_of("state.md"))
-    assert described.keys() - VIEWS == set(tables.tables)
-    for name, table in tables.tables.items():
-        columns = [column.name for column in table.columns]
-        assert [each for each in columns if f"`{each}`" not in described[name]] == [], name
 
 
 def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
