@@ -1,8 +1,8 @@
 """Write the generated parts of the reference pages: ``make references``.
 
 A generated part stands below a heading, between the lines ``<!--generated-->`` and ``<!--end-->``.
-The heading names a command, a setting, a table or a view. The text comes from the help of the
-command, from the ``#:`` comments of the setting or the columns, or from the docstring of the view.
+The heading names a command, a setting or a view. The text comes from the help of the command, from
+the ``#:`` comment of the setting, or from the docstring of the view.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import textwrap
 from dataclasses import fields
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,13 +25,11 @@ from sqlalchemy import create_engine
 from walsh_scrapy import options
 from walsh_scrapy.console.commands import COMMANDS
 from walsh_scrapy.console.program import build_parser
-from walsh_scrapy.policy import pacing
-from walsh_scrapy.policy.robots import copy
-from walsh_scrapy.state import records, tables
+from walsh_scrapy.state import tables
 from walsh_scrapy.state.views import VIEWS, create_views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 DOCS: Final = Path(__file__).parent
 _PART: Final = re.compile(
@@ -182,7 +181,7 @@ def _describe_setting(name: str) -> str:
         line = f"{line} At least {_value(values[0])}."
     elif values:
         line = f"{line} From {_value(values[0])} to {_value(values[1])}."
-    return f"{line}\n\n{_fill(_comments(options)['Options', field.name])}"
+    return f"{line}\n\n{_fill(_comments(options.Options)[field.name])}"
 
 
 def _value(value: object) -> str:
@@ -192,60 +191,37 @@ def _value(value: object) -> str:
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
 
 
-# Tables and views
+# Views and tables
 
+_TABLES: Final = "Tables"
 _COLUMN_LINE: Final = re.compile(
-    r"^([a-z_]+(?:, [a-z_]+)*): ((?:.+\n?)(?:^ +.+\n?)*)", re.MULTILINE
+    r"^([a-z_0-9]+(?:, [a-z_0-9]+)*): ((?:.+\n?)(?:^ +.+\n?)*)", re.MULTILINE
 )
 
 
-def _describe_relation(name: str) -> str:
-    """Return the description of a table or a view, and a list of its columns.
-
-    A table leaves out the columns that the view of it has.
-    """
-    if name in VIEWS:
-        text = inspect.getdoc(VIEWS[name]) or ""
-        listed = {names: " ".join(what.split()) for names, what in _COLUMN_LINE.findall(text)}
-        first = text.partition("\n\n" + next(iter(listed)))[0] if listed else text
-        columns = _view_columns()[name]
-        meanings = _columns_of_table(name.removeprefix("readable_"))
-        rows = _group_columns(columns, listed, meanings)
-    else:
-        table = tables.metadata.tables[name]
-        first = _comments(tables)[name, ""]
-        shown = _view_columns().get(f"readable_{name}", ())
-        meanings = _columns_of_table(name)
-        rows = [
-            (column.name, meanings[column.name])
-            for column in table.columns
-            if column.name not in shown
-        ]
-    lines = [_fill(paragraph) for paragraph in first.split("\n\n")]
-    items = [
-        _fill(f"- {', '.join(f'`{name}`' for name in names.split(', '))}: {what}", "  ")
-        for names, what in rows
-    ]
-    return "\n\n".join([*lines, "\n".join(items)])
+def _describe_view(name: str) -> str:
+    """Return the description of a view and a list of its columns, or a list of all tables."""
+    if name == _TABLES:
+        comments = _comments(tables)
+        return "\n".join(_item([name], comments[name]) for name in tables.metadata.tables)
+    *paragraphs, lines = inspect.cleandoc(VIEWS[name].__doc__ or "").split("\n\n")
+    meanings: dict[str, str] = {}
+    for names, meaning in _COLUMN_LINE.findall(lines):
+        meanings |= dict.fromkeys(names.split(", "), meaning)
+    columns = _columns_of_views()[name]
+    if different := meanings.keys() ^ set(columns):
+        raise ValueError(f"{name} does not describe its columns: {', '.join(different)}")
+    groups = groupby(columns, key=meanings.__getitem__)
+    items = [_item(names, meaning) for meaning, names in groups]
+    return "\n\n".join([*(_fill(_mark_names(text)) for text in paragraphs), "\n".join(items)])
 
 
-def _group_columns(
-    columns: Iterable[str], listed: Mapping[str, str], meanings: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """Return the columns of a view with their meanings; some lines describe several columns."""
-    groups = {name: names for names in listed for name in names.split(", ")}
-    rows: dict[str, str] = {}
-    for column in columns:
-        names = groups.pop(column, column)
-        if names not in rows:
-            rows[names] = listed[names] if names in listed else meanings[column]
-    if groups:
-        raise ValueError(f"no such columns: {', '.join(groups)}")
-    return list(rows.items())
+def _item(names: Iterable[str], meaning: str) -> str:
+    return _fill(f"- {', '.join(f'`{name}`' for name in names)}: {_mark_names(meaning)}", "  ")
 
 
 @cache
-def _view_columns() -> dict[str, tuple[str, ...]]:
+def _columns_of_views() -> dict[str, tuple[str, ...]]:
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         tables.create(connection)
@@ -256,72 +232,30 @@ def _view_columns() -> dict[str, tuple[str, ...]]:
         }
 
 
-def _columns_of_table(name: str) -> dict[str, str]:
-    """Return the comments on the columns of a table, and on the fields of its records."""
-    scopes = {name, "_evidence", *_RECORDS.get(name, ())}
-    modules = (tables, records, pacing, copy)
-    return {
-        column: text
-        for module in modules
-        for (scope, column), text in _comments(module).items()
-        if scope in scopes and column
-    }
+# Comments
 
 
-_RECORDS: Final = {
-    "hosts": ["HostTimes"],
-    "robots": ["RobotsCopy"],
-    "blocklist": ["BlocklistCopy"],
-    "sources": ["SourceRecord"],
-    "indexes": ["LlmsTxtRecord"],
-}
+def _comments(thing: object) -> dict[str, str]:
+    """Return the ``#:`` comments above the variables of a module or the fields of a class."""
+    source = textwrap.dedent(inspect.getsource(thing))  # type: ignore[arg-type]
+    body = ast.parse(source).body
+    if isinstance(body[0], ast.ClassDef):
+        body = body[0].body
+    comments: dict[str, str] = {}
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                comments[name] = _comment_above(source.splitlines(), statement.lineno)
+    return comments
 
 
-@cache
-def _comments(module: object) -> dict[tuple[str, str], str]:
-    """Return the ``#:`` comments of a module, by the scope and the name that they describe.
-
-    The scope is a class, a function, or the variable of a table. A comment on a table has no name.
-    """
-    source = inspect.getsource(module)  # type: ignore[arg-type]
-    lines = source.splitlines()
-    comments: dict[tuple[str, str], str] = {}
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef):
-            scope = statement.name
-        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            scope = statement.targets[0].id
-            comments[scope, ""] = _comment_at(lines, statement)
-        else:
-            continue
-        for node in ast.walk(statement):
-            if name := _name_of(node):
-                comments[scope, name] = _comment_at(lines, node)
-    return {key: text for key, text in comments.items() if text}
-
-
-def _name_of(node: ast.AST) -> str | None:
-    """Return the name of a field of a class, or of a Column."""
-    match node:
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            return name
-        case ast.Call(func=ast.Name(id="Column"), args=[ast.Constant(value=str(name)), *_]):
-            return name
-    return None
-
-
-def _comment_at(lines: list[str], node: ast.stmt | ast.expr) -> str:
-    """Return the ``#:`` comment at the end of a node, or in the lines above it."""
-    _, _, trailing = lines[node.end_lineno - 1].partition("  #: ")
-    if trailing:
-        return trailing
+def _comment_above(lines: list[str], number: int) -> str:
     above: list[str] = []
-    for line in reversed(lines[: node.lineno - 1]):
-        text = line.strip()
-        if not text.startswith("#:"):
+    for line in reversed(lines[: number - 1]):
+        if not line.strip().startswith("#:"):
             break
-        above.insert(0, text.removeprefix("#:").strip())
-    return "\n".join(above).strip()
+        above.insert(0, line.strip().removeprefix("#:"))
+    return " ".join(above)
 
 
 def _fill(text: str, indent: str = "") -> str:
@@ -337,6 +271,7 @@ def _fill(text: str, indent: str = "") -> str:
 PAGES: Final = {
     "commands.md": Page((_COMMON_OPTIONS, *COMMANDS), _describe_command),
     "settings.md": Page(_SETTINGS, _describe_setting),
+    "state.md": Page((*VIEWS, _TABLES), _describe_view),
 }
 
 if __name__ == "__main__":
