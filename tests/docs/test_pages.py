@@ -102,7 +102,7 @@ def test_a_reference_page_is_what_make_references_writes(page):
     assert page_of(page) == generate(page)
 
 
-def test_the_first_section_for_other_projects_is_what_the_add_on_changes():
+def test_reuse_begins_with_what_the_add_on_changes():
     assert re.search(r"^## (.+)", page_of("reuse.md"), re.MULTILINE)[1] == CHANGES
 
 
@@ -229,7 +229,7 @@ def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
 
 
 @pytest.mark.crawl
-def test_the_log_of_readme_is_that_of_a_project_with_these_settings(tmp_path, loopback_web):
+def test_the_log_of_readme_is_that_of_a_run(tmp_path, loopback_web):
     (settings,) = python_of(README)
     environment = write_project(tmp_path, settings)
     slow = "User-agent: *\nDisallow: /private/\nCrawl-delay: 2\n"
