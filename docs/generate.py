@@ -63,57 +63,45 @@ def generate(page: str) -> str:
 
 # Commands
 
-
-#: Options that several commands have; the page describes them once. Every command has ``-h``.
-_COMMON: Final = (
-    "output",
-    "overwrite_output",
-    "since",
-    "sources",
-    "json",
-    "loglevel",
-    "settings",
-    "help",
-)
-_COMMON_OPTIONS: Final = "Options of several commands"
+#: Options that several commands have. The page describes them once, with ``-s``.
+_SHARED: Final = ("output", "overwrite_output", "since", "sources", "json", "loglevel")
+_OF_EVERY_COMMAND: Final = ("help", "settings", "action_settings")
+_SHARED_HEADING: Final = "Options of several commands"
 
 
 def _describe_command(name: str) -> str:
     """Return the help of a command: its description, arguments, examples and exit status 1."""
-    if name == _COMMON_OPTIONS:
-        return _describe_common_options()
+    if name == _SHARED_HEADING:
+        return _describe_shared_options()
     text, _, rest = COMMANDS[name].help_text.partition("\n\nexamples:\n")
     examples, _, statuses = rest.partition("\n\nexit status:\n")
     parts = [_as_markdown(paragraph) for paragraph in text.split("\n\n")]
-    actions = _actions_of(name)
-    arguments = [_argument(action) for action in actions if action.dest not in _COMMON]
-    if common := [f"`{_call_of(action)}`" for action in actions if action.dest in _COMMON[:-2]]:
-        arguments.append(f"- {', '.join(common)}")
-    if arguments:
-        parts.append("\n".join(arguments))
+    actions = [action for action in _actions_of(name) if action.dest not in _OF_EVERY_COMMAND]
+    lines = [_describe_argument(action) for action in actions if action.dest not in _SHARED]
+    shared = [f"`{_call_of(action)}`" for action in actions if action.dest in _SHARED]
+    if shared:
+        lines.append(f"- {', '.join(shared)}")
+    if lines:
+        parts.append("\n".join(lines))
     parts.append(f"```sh\n{textwrap.dedent(examples).strip()}\n```")
-    if failure := re.search(r"^ +1  ((?:.+\n?)+)", statuses, re.MULTILINE):
-        parts.append(_fill(f"Exit status 1: {failure[1].strip()}."))
+    if failure := re.search(r"^ +1  (.+(?:\n {5,}.+)*)", statuses, re.MULTILINE):
+        parts.append(_fill(f"Exit status 1: {failure[1]}."))
     return "\n\n".join(parts)
 
 
-def _describe_common_options() -> str:
+def _describe_shared_options() -> str:
+    """Return the options of several commands, each as the first command describes it."""
     actions = {action.dest: action for name in reversed(COMMANDS) for action in _actions_of(name)}
-    return "\n".join(_argument(actions[name]) for name in _COMMON[:-1])
+    return "\n".join(_describe_argument(actions[name]) for name in (*_SHARED, "settings"))
 
 
 def _actions_of(name: str) -> list[argparse.Action]:
-    """Return the arguments of a command in the order of its help."""
+    """Return the arguments of a command, those without a dash first."""
     parser = build_parser(name.split(maxsplit=1)[0])
     for word in name.split():
         (actions,) = (action for action in parser._actions if _has_parsers(action))  # noqa: SLF001
         parser = actions.choices[word]  # type: ignore[index]
-    is_action = "action_settings"
-    listed = [
-        action
-        for action in parser._actions  # noqa: SLF001 - argparse has no public list
-        if not _has_parsers(action) and action.dest != is_action
-    ]
+    listed = [action for action in parser._actions if not _has_parsers(action)]  # noqa: SLF001
     return sorted(listed, key=lambda action: bool(action.option_strings))
 
 
@@ -121,18 +109,18 @@ def _has_parsers(action: argparse.Action) -> bool:
     return isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - it has no public name
 
 
-def _argument(action: argparse.Action) -> str:
+def _describe_argument(action: argparse.Action) -> str:
     return _fill(f"- `{_call_of(action)}`: {_mark_names(action.help or '')}", "  ")
 
 
 def _call_of(action: argparse.Action) -> str:
     """Return an argument as it is called, such as `--failing [DURATION]`."""
-    value = action.metavar or ("|".join(action.choices) if action.choices else "")
+    value = str(action.metavar or "|".join(action.choices or ()))
     if action.nargs == "?":
         value = f"[{value}]"
     elif action.nargs in ("+", "*"):
         value = f"{value} ..."
-    return " ".join([*action.option_strings[:1], *([value] if value else [])])
+    return " ".join([*action.option_strings[:1], value]).strip()
 
 
 def _as_markdown(paragraph: str) -> str:
@@ -142,14 +130,14 @@ def _as_markdown(paragraph: str) -> str:
     lines = re.sub(r"\n {5,}", " ", paragraph).splitlines()
     rows = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines]
     # A list of arguments may follow. It begins with "-", so Markdown takes it for another list.
-    return "\n".join(_fill(f"* `{name}`: {_mark_names(what)}", "  ") for name, what in rows)
+    return "\n".join(_fill(f"* `{name}`: {_mark_names(meaning)}", "  ") for name, meaning in rows)
 
 
 def _mark_names(text: str) -> str:
     """Put names in a sentence into backticks, and link settings."""
-    parts = text.split("`")
-    parts[::2] = [_NAME.sub(_mark_name, part) for part in parts[::2]]
-    return "`".join(parts)
+    outside_and_inside = text.split("`")
+    outside_and_inside[::2] = [_NAME.sub(_mark_name, part) for part in outside_and_inside[::2]]
+    return "`".join(outside_and_inside)
 
 
 def _mark_name(match: re.Match[str]) -> str:
@@ -269,7 +257,7 @@ def _fill(text: str, indent: str = "") -> str:
 
 
 PAGES: Final = {
-    "commands.md": Page((_COMMON_OPTIONS, *COMMANDS), _describe_command),
+    "commands.md": Page((_SHARED_HEADING, *COMMANDS), _describe_command),
     "settings.md": Page(_SETTINGS, _describe_setting),
     "state.md": Page((*VIEWS, _TABLES), _describe_view),
 }
