@@ -244,8 +244,8 @@ def test_other_commands_within_a_sentence_are_known():
             elif target:
                 assert f"\n{target[1]}:" in MAKEFILE, line
             else:
-                known = {f"pip install {name}", f"pip install '{name}[{extras}]'"}
-                assert line in known | {"systemctl --failed"}, f"{page}: {line}"
+                installs = {f"pip install {name}", f"pip install '{name}[{extras}]'"}
+                assert line in installs | {"systemctl --failed"}, f"{page}: {line}"
 
 
 def test_a_damaged_state_is_restored_as_described(project, tmp_path):
@@ -272,8 +272,8 @@ def sent_by(arguments, server):
     if not shutil.which("curl"):
         pytest.skip("curl is not on this machine")
     address, received = server
-    asked = [re.sub(r"^https?://[^/]+", f"http://{address}", each) for each in arguments]
-    done = execute("curl", "-sS", *asked)
+    local = [re.sub(r"^https?://[^/]+", f"http://{address}", word) for word in arguments]
+    done = execute("curl", "-sS", *local)
     assert (done.returncode, done.stderr) == (0, "")
     return received.pop()
 
@@ -284,12 +284,12 @@ def check_job(arguments, server):
     if not path.startswith("/schedule.json"):
         assert path == "/listspiders.json?project=walsh_scrapy"
         return
-    given = parse_qs(body, strict_parsing=True)
-    settings = dict(value.split("=", 1) for value in given.pop("setting"))
+    fields = parse_qs(body, strict_parsing=True)
+    settings = dict(value.split("=", 1) for value in fields.pop("setting"))
     Options.from_settings(Settings(settings))
     make_url(settings["WALSH_STATE_URL"]).get_dialect()
-    assert given.pop("project") == ["walsh_scrapy"]
-    check_spider(given.pop("spider")[0], **{name: value for name, (value,) in given.items()})
+    assert fields.pop("project") == ["walsh_scrapy"]
+    check_spider(fields.pop("spider")[0], **{name: value for name, (value,) in fields.items()})
 
 
 @pytest.fixture
@@ -355,29 +355,30 @@ class Project:
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
             main([name, "-s", f"WALSH_STATE_URL={self._url}", *words])
-        said = capfd.readouterr()
+        output = capfd.readouterr()
         # The state of these projects has failing sources and no run, which `status` says.
-        good = int(name == "status")
+        expected = int(name == "status")
         if name == "backup" and self._url.startswith("postgresql"):
-            assert (ended.value.code, said.err.count("\n")) == (1, 1)
-            assert "pg_dump --format=custom" in said.err
+            assert (ended.value.code, output.err.count("\n")) == (1, 1)
+            assert "pg_dump --format=custom" in output.err
             return
-        assert ended.value.code == good, said.err
+        assert ended.value.code == expected, output.err
         if filters:
-            self.shell(filters, given=said.out)
+            self.shell(filters, stdin=output.out)
 
     def walsh(self, line):
         """Run a line that reads a file alone, in this process."""
         piped = PROGRAM.match(line)[1]
         text = (self.folder / piped).read_bytes() if piped else b""
         reader = io.BufferedReader(io.BytesIO(text))
-        patch, capfd = map(self._request.getfixturevalue, ("monkeypatch", "capfd"))
+        patch = self._request.getfixturevalue("monkeypatch")
+        capfd = self._request.getfixturevalue("capfd")
         patch.setattr("sys.stdin", io.TextIOWrapper(reader))
         with pytest.raises(SystemExit) as ended:
             main(words_of(line))
-        said = capfd.readouterr()
-        assert ended.value.code == 0, said.err
-        assert said.out or "--json" in line, "a clean file has no findings"
+        output = capfd.readouterr()
+        assert ended.value.code == 0, output.err
+        assert output.out or "--json" in line, "a clean file has no findings"
 
     def ask(self, line):
         """Run a command that asks servers, in front of a web that has the sources."""
@@ -386,8 +387,8 @@ class Project:
         if line.startswith("SSL_CERT_FILE"):
             shutil.copy(environment["SSL_CERT_FILE"], self.folder / "trusted.pem")
             environment["SSL_CERT_FILE"] = str(self.folder / "trusted.pem")
-        paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        paths = [str(ROOT), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         command, _, filters = self._here(re.split(r" >>? ", line)[0]).partition(" | ")
         arguments = words_of(command)
         if arguments[0] == "keys":
@@ -395,15 +396,15 @@ class Project:
         arguments += ["-s", f"WALSH_STATE_URL={self._url}"]
         run_command = self._request.getfixturevalue("run_command")
         done = run_command(*arguments, cwd=self.folder, environment=environment)
-        told = done.stdout + done.stderr
-        told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
-        assert done.returncode == 0, told
-        assert "Traceback" not in told
+        text = done.stdout + done.stderr
+        text += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
+        assert done.returncode == 0, text
+        assert "Traceback" not in text
         if filters:
-            self.shell(filters, given=done.stdout)
+            self.shell(filters, stdin=done.stdout)
         if arguments[0] == "crawl":
-            assert "run finished; sources:\n  fetched           " in told, told
-            assert "fetched           0" not in told, told
+            assert "run finished; sources:\n  fetched           " in text, text
+            assert "fetched           0" not in text, text
 
     def _keys(self, *, new):
         """Keep the keys in their files, unless new ones are made; return the settings for them."""
@@ -412,15 +413,15 @@ class Project:
         for name, key in BOT_KEYS.items():
             (self.folder / name).write_bytes(key.pem)
             (self.folder / name).chmod(0o600)
-        given = {"SIGNING_KEY": self.folder / "key.pem", "SIGNATURE_AGENT": AGENT}
-        return [f"--set=WALSH_{name}={value}" for name, value in given.items()]
+        values = {"SIGNING_KEY": self.folder / "key.pem", "SIGNATURE_AGENT": AGENT}
+        return [f"--set=WALSH_{name}={value}" for name, value in values.items()]
 
-    def shell(self, line, given=""):
+    def shell(self, line, stdin=""):
         program, *arguments = shlex.split(line)
-        needed = [each for each in arguments if each.startswith("/etc/")]
-        if not shutil.which(program) or not all(Path(each).exists() for each in needed):
+        needed = [file for file in arguments if file.startswith("/etc/")]
+        if not shutil.which(program) or not all(Path(file).exists() for file in needed):
             pytest.skip(f"{program} {' '.join(needed)} is not on this machine")
-        done = execute("sh", "-c", self._here(line), input=given)
+        done = execute("sh", "-c", self._here(line), input=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
