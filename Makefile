@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test quick t mutants browser check docs requirements audit sbom wheel clean
+.PHONY: help demo test quick t mutants browser check docs references requirements audit sbom wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
@@ -21,6 +21,7 @@ help:
 	@echo "make browser look at the page of walsh report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
 	@echo "make docs    build the pages as a site in build/site, and look for dead links"
+	@echo "make references   write the generated parts of the reference pages anew"
 	@echo "make requirements   write requirements.txt and .ci/*.txt anew, from pyproject.toml"
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
@@ -65,6 +66,9 @@ check: $(INSTALLED)
 docs: $(INSTALLED)
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs . build/site
 	@echo "the first page is build/site/docs/index.html"
+
+references: $(INSTALLED)
+	$(VENV)/bin/python -m docs.generate
 
 $(INSTALLED): requirements.txt
 	@"$(PYTHON)" -c '' 2>/dev/null || { \

@@ -45,7 +45,7 @@ _HOW_TO_CHOOSE: Final = (
 )
 #: The defaults of a bot with its own identity. It has no blocklist unless it names one, and obeys
 #: RFC 9309 2.3.1.4 while robots.txt is unreachable.
-_DEFAULTS_OF_OWN_IDENTITY: Final = {
+DEFAULTS_OF_OWN_IDENTITY: Final = {
     "blocklist_url": "",
     "blocklist_schema_url": "",
     "robots_unreachable": "phased",
@@ -228,7 +228,7 @@ def _default_state_url() -> str:
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case.
 
-    The comment on a setting is the first paragraph of its section in `docs/settings.md`.
+    The comment on a setting is its description in docs/settings.md, which `make references` writes.
     """
 
     #: `False` switches the add-on off, and all its gates with it.
@@ -314,7 +314,7 @@ class Options:
         if not is_walsh_research:
             values |= {
                 name: default
-                for name, default in _DEFAULTS_OF_OWN_IDENTITY.items()
+                for name, default in DEFAULTS_OF_OWN_IDENTITY.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
         high = 30.0 * DAY_SECONDS

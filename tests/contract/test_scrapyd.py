@@ -17,8 +17,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.docs.test_commands import FAILED_JOBS
 from tests.helpers import ROOT
+from tests.helpers.pages import FAILED_JOBS
 from tests.helpers.sites import paths, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import tomllib
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,19 +15,24 @@ from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
-from scrapy.utils.project import get_project_settings
 from sqlalchemy import make_url
 
-from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
-from tests.helpers import ROOT
-from tests.helpers import execute as run
+from tests.helpers import ROOT, execute
+from tests.helpers.calls import check_call, check_spider, check_trial
+from tests.helpers.pages import (
+    COMMANDS_OF,
+    DEPLOYING,
+    FAILED_JOBS,
+    LINES_OF_LOGS,
+    MAKEFILE,
+    PAGES,
+    blocks,
+    command_lines,
+)
 from tests.helpers.records import RECORD, commit, entry_of, hold, keep_robots, log_requests
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.commands.crawl import Command
-from walsh_scrapy.console.commands import COMMANDS
-from walsh_scrapy.console.program import build_parser, main, parse
+from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
@@ -40,7 +44,7 @@ from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.tools.call import Call, WrongCall
+from walsh_scrapy.tools.call import WrongCall
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
@@ -55,20 +59,6 @@ ROBOTS = "--robots"
 #: Published keys, and the files of these keys in the project.
 BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
 AGENT = "https://bot.example/.well-known/http-message-signatures-directory"
-#: How to find jobs of Scrapyd that failed.
-FAILED_JOBS = [
-    line
-    for _, text in blocks(ROOT / "docs" / "deployment.md", "sh")
-    if "scrapyd-failed.sh" in text and "install" not in text
-    for line in text.strip().splitlines()
-]
-#: What reads a server's log, line by line: tests/docs/test_deployment.py does so.
-LINES_OF_LOGS = [
-    line
-    for _, text in blocks(ROOT / "docs" / "owners.md", "sh")
-    if "access.log" in text
-    for line in text.replace("\\\n", " ").strip().splitlines()
-]
 #: Lines that install, deploy or look at Scrapyd: tests/contract/test_scrapyd.py does so. The wheel
 #: is installed by tests/contract/test_addon_elsewhere.py.
 ELSEWHERE = (
@@ -80,10 +70,6 @@ ELSEWHERE = (
     *LINES_OF_LOGS,
     f"pip install {PROJECT['name']}",
 )
-#: Programs that set up a machine or a cluster, or look at it: test_deployment.py beside this file
-#: checks these lines, but for those of a cluster.
-DEPLOYING = ("install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl")
-DEPLOYING += ("createuser", "createdb")
 #: What is done with a damaged state, line by line: a test of its own.
 RESTORING = [
     line.strip()
@@ -91,11 +77,6 @@ RESTORING = [
     if ".recover" in text
     for line in text.strip().splitlines()
 ]
-#: A command within the entry of a schedule, and what an entry is.
-COMMANDS_OF = {
-    "cron": re.compile(r"&& (.+)$", re.MULTILINE),
-    "ini": re.compile(r"^Exec\w+=(.+)$", re.MULTILINE),
-}
 ENTRIES = {"cron": r"[^#\s]", "ini": r"Exec"}
 #: A line of `scrapy` or of our program, and the file that is piped into it.
 PROGRAM = re.compile(
@@ -106,7 +87,6 @@ OTHER_PROGRAMS = re.compile(
 )
 #: How the pages call the state on PostgreSQL.
 SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
-ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
 #: What `walsh why` is asked about: a request of 17 November 2026.
@@ -124,29 +104,14 @@ DOCS = {
     "/llms.txt": Reply("# Docs\n\n- [One](https://docs.example/1.md)\n"),
 }
 LISTED = {"/.well-known/walsh-research/blocklist.json": json.dumps(BLOCKLIST)}
-FED = {"/feed.xml": rss("Feed", ["One"])}
+LINKED = '<link rel="alternate" type="application/rss+xml" href="/feed.xml">'
+FED = {"/": Reply(LINKED, content_type="text/html"), "/feed.xml": rss("Feed", ["One"])}
 #: What the commands ask for.
 WEB = [
     *(Site(urlsplit(url).hostname, "", FED, tls=Certificate.GOOD) for url in (*FEEDS, ADDED)),
     Site("docs.example", "", DOCS, tls=Certificate.GOOD),
     Site("wal.sh", "", LISTED, tls=Certificate.GOOD),
 ]
-
-
-def command_lines():
-    """Every command line of a page, whichever block it stands in, with its page.
-
-    The script of the tutorial runs as a whole in test_tutorial.py.
-    """
-    for page in PAGES:
-        if page.name == "tutorial.md":
-            continue
-        for language, text in blocks(page, "sh", "cron", "ini"):
-            joined = text.replace("\\\n", " ")
-            if language != "sh":
-                joined = "\n".join(COMMANDS_OF[language].findall(joined))
-            for line in filter(None, map(str.strip, joined.splitlines())):
-                yield page.relative_to(ROOT), line
 
 
 def lines_of(*, programs):
@@ -173,8 +138,8 @@ def command_of(line):
 
 
 def words_of(line):
-    """The command and its arguments, without the program and the pipes around it."""
-    return shlex.split(PROGRAM.sub("", line, count=1).partition(" | ")[0])
+    """The command and its arguments, without the program, the pipes and the file around it."""
+    return shlex.split(re.split(r" (?:\||>>?) ", PROGRAM.sub("", line, count=1))[0])
 
 
 def spoken_of():
@@ -279,8 +244,8 @@ def test_other_commands_within_a_sentence_are_known():
             elif target:
                 assert f"\n{target[1]}:" in MAKEFILE, line
             else:
-                known = {f"pip install {name}", f"pip install '{name}[{extras}]'"}
-                assert line in known | {"systemctl --failed"}, f"{page}: {line}"
+                installs = {f"pip install {name}", f"pip install '{name}[{extras}]'"}
+                assert line in installs | {"systemctl --failed"}, f"{page}: {line}"
 
 
 def test_a_damaged_state_is_restored_as_described(project, tmp_path):
@@ -302,60 +267,13 @@ def test_the_log_of_a_host_shows_two_requests_in_one_second(project, tmp_path):
     assert project.shell(line).split() == ["[22/Nov/2026:10:00:21"]
 
 
-def check_call(arguments):
-    """Check the options of a command, and the values that are given with them."""
-    name, *given = arguments
-    if name == "conformance":
-        check_trial(given)
-    elif name == "crawl":
-        check_crawl(given)
-    else:
-        options = parse(build_parser(), arguments)
-        if COMMANDS[name].has_settings:
-            Options.from_settings(Call(options).settings)
-
-
-def check_crawl(given):
-    """Check the options of `scrapy crawl` as Scrapy would."""
-    settings, command = get_project_settings(), Command()
-    command.settings = settings
-    parser = ScrapyArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    # A crawl opens its log; the folder that the page makes is not on this machine.
-    given = [re.sub(r"^LOG_FILE=.+", "LOG_FILE=/dev/null", word) for word in given]
-    options, rest = parser.parse_known_args(given)
-    assert [word for word in rest if word.startswith("-")] == []
-    command.process_options(rest, options)
-    Options.from_settings(settings)
-    if rest != ["SPIDER"]:
-        check_spider(rest[0] if rest else "feeds", **getattr(options, "spargs", {}))
-
-
-def check_trial(words):
-    """Check a call of the conformance test; make it if it is about few scenarios."""
-    given = parse(build_parser(), ["conformance", *words])
-    program = (given.crawler[1:] or ["COMMAND"])[0]
-    if program == "wget" and not shutil.which(program):
-        pytest.skip("wget is not on this machine")
-    assert program.isupper() or program in ("wget", "python") or (ROOT / program).exists()
-    if given.rules and not program.isupper():
-        done = run(sys.executable, "-m", "walsh_scrapy", "conformance", *words, cwd=ROOT)
-        assert done.returncode in (0, 1), done.stderr
-        assert re.search(r' scenarios?: |"conformant": ', done.stdout)
-
-
-def check_spider(name, **arguments):
-    assert (ROOT / "spiders" / f"{name}.py").exists()
-    assert set(arguments) <= ARGUMENTS
-
-
 def sent_by(arguments, server):
     """Call curl with these arguments; return the path and the body that a server then received."""
     if not shutil.which("curl"):
         pytest.skip("curl is not on this machine")
     address, received = server
-    asked = [re.sub(r"^https?://[^/]+", f"http://{address}", each) for each in arguments]
-    done = run("curl", "-sS", *asked)
+    local = [re.sub(r"^https?://[^/]+", f"http://{address}", word) for word in arguments]
+    done = execute("curl", "-sS", *local)
     assert (done.returncode, done.stderr) == (0, "")
     return received.pop()
 
@@ -366,12 +284,12 @@ def check_job(arguments, server):
     if not path.startswith("/schedule.json"):
         assert path == "/listspiders.json?project=walsh_scrapy"
         return
-    given = parse_qs(body, strict_parsing=True)
-    settings = dict(value.split("=", 1) for value in given.pop("setting"))
+    fields = parse_qs(body, strict_parsing=True)
+    settings = dict(value.split("=", 1) for value in fields.pop("setting"))
     Options.from_settings(Settings(settings))
     make_url(settings["WALSH_STATE_URL"]).get_dialect()
-    assert given.pop("project") == ["walsh_scrapy"]
-    check_spider(given.pop("spider")[0], **{name: value for name, (value,) in given.items()})
+    assert fields.pop("project") == ["walsh_scrapy"]
+    check_spider(fields.pop("spider")[0], **{name: value for name, (value,) in fields.items()})
 
 
 @pytest.fixture
@@ -437,29 +355,30 @@ class Project:
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
             main([name, "-s", f"WALSH_STATE_URL={self._url}", *words])
-        said = capfd.readouterr()
+        output = capfd.readouterr()
         # The state of these projects has failing sources and no run, which `status` says.
-        good = int(name == "status")
+        expected = int(name == "status")
         if name == "backup" and self._url.startswith("postgresql"):
-            assert (ended.value.code, said.err.count("\n")) == (1, 1)
-            assert "pg_dump --format=custom" in said.err
+            assert (ended.value.code, output.err.count("\n")) == (1, 1)
+            assert "pg_dump --format=custom" in output.err
             return
-        assert ended.value.code == good, said.err
+        assert ended.value.code == expected, output.err
         if filters:
-            self.shell(filters, given=said.out)
+            self.shell(filters, stdin=output.out)
 
     def walsh(self, line):
         """Run a line that reads a file alone, in this process."""
         piped = PROGRAM.match(line)[1]
         text = (self.folder / piped).read_bytes() if piped else b""
         reader = io.BufferedReader(io.BytesIO(text))
-        patch, capfd = map(self._request.getfixturevalue, ("monkeypatch", "capfd"))
+        patch = self._request.getfixturevalue("monkeypatch")
+        capfd = self._request.getfixturevalue("capfd")
         patch.setattr("sys.stdin", io.TextIOWrapper(reader))
         with pytest.raises(SystemExit) as ended:
             main(words_of(line))
-        said = capfd.readouterr()
-        assert ended.value.code == 0, said.err
-        assert said.out or "--json" in line, "a clean file has no findings"
+        output = capfd.readouterr()
+        assert ended.value.code == 0, output.err
+        assert output.out or "--json" in line, "a clean file has no findings"
 
     def ask(self, line):
         """Run a command that asks servers, in front of a web that has the sources."""
@@ -468,24 +387,24 @@ class Project:
         if line.startswith("SSL_CERT_FILE"):
             shutil.copy(environment["SSL_CERT_FILE"], self.folder / "trusted.pem")
             environment["SSL_CERT_FILE"] = str(self.folder / "trusted.pem")
-        paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
-        command, _, filters = self._here(line.partition(" > ")[0]).partition(" | ")
+        paths = [str(ROOT), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        command, _, filters = self._here(re.split(r" >>? ", line)[0]).partition(" | ")
         arguments = words_of(command)
         if arguments[0] == "keys":
             arguments += self._keys(new="new" in arguments)
         arguments += ["-s", f"WALSH_STATE_URL={self._url}"]
         run_command = self._request.getfixturevalue("run_command")
         done = run_command(*arguments, cwd=self.folder, environment=environment)
-        told = done.stdout + done.stderr
-        told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
-        assert done.returncode == 0, told
-        assert "Traceback" not in told
+        text = done.stdout + done.stderr
+        text += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
+        assert done.returncode == 0, text
+        assert "Traceback" not in text
         if filters:
-            self.shell(filters, given=done.stdout)
+            self.shell(filters, stdin=done.stdout)
         if arguments[0] == "crawl":
-            assert "run finished; sources:\n  fetched           " in told, told
-            assert "fetched           0" not in told, told
+            assert "run finished; sources:\n  fetched           " in text, text
+            assert "fetched           0" not in text, text
 
     def _keys(self, *, new):
         """Keep the keys in their files, unless new ones are made; return the settings for them."""
@@ -494,15 +413,15 @@ class Project:
         for name, key in BOT_KEYS.items():
             (self.folder / name).write_bytes(key.pem)
             (self.folder / name).chmod(0o600)
-        given = {"SIGNING_KEY": self.folder / "key.pem", "SIGNATURE_AGENT": AGENT}
-        return [f"--set=WALSH_{name}={value}" for name, value in given.items()]
+        values = {"SIGNING_KEY": self.folder / "key.pem", "SIGNATURE_AGENT": AGENT}
+        return [f"--set=WALSH_{name}={value}" for name, value in values.items()]
 
-    def shell(self, line, given=""):
+    def shell(self, line, stdin=""):
         program, *arguments = shlex.split(line)
-        needed = [each for each in arguments if each.startswith("/etc/")]
-        if not shutil.which(program) or not all(Path(each).exists() for each in needed):
+        needed = [file for file in arguments if file.startswith("/etc/")]
+        if not shutil.which(program) or not all(Path(file).exists() for file in needed):
             pytest.skip(f"{program} {' '.join(needed)} is not on this machine")
-        done = run("sh", "-c", self._here(line), input=given)
+        done = execute("sh", "-c", self._here(line), input=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

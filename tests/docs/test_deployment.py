@@ -20,8 +20,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from sqlalchemy import make_url
 
-from tests.docs.test_commands import DEPLOYING, LINES_OF_LOGS, blocks, check_call, command_lines
 from tests.helpers import ROOT, execute
+from tests.helpers.calls import check_call
+from tests.helpers.pages import DEPLOYING, LINES_OF_LOGS, blocks, command_lines
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
 from walsh_scrapy import __version__
 from walsh_scrapy.state import State

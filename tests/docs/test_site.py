@@ -115,7 +115,7 @@ PINNED = re.compile(
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_every_requirement_is_pinned_with_hashes_and_from_no_place_of_its_own(name):
+def test_every_requirement_is_pinned_with_hashes(name):
     text = re.sub(r"^ *#.*\n", "", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
     for each in re.split(r"\n(?! )", text.rstrip("\n")):
         assert PINNED.fullmatch(each), each

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -200,8 +201,8 @@ def test_a_stored_view_has_the_columns_of_its_page(url, view):
         with engine.connect() as connection:
             columns = list(connection.execute(text(f"SELECT * FROM {view}")).keys())
     section = PAGE.read_text("utf-8").partition(f"\n### {view}\n")[2].partition("\n#")[0]
-    cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
-    described = [name for cell in cells for name in cell.split("`")[1::2]]
+    items = re.findall(r"^- ((?:`\w+`,?\s*)+):", section, re.MULTILINE)
+    described = [name for item in items for name in re.findall(r"\w+", item)]
     assert described == columns
 
 

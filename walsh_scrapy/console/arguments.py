@@ -81,9 +81,9 @@ def add_sources(parser: argparse.ArgumentParser, **options: Any) -> None:  # noq
     add_value(parser, "--sources", "FILE", "the sources file (default WALSH_SOURCES)", **options)
 
 
-def add_since(parser: argparse.ArgumentParser, subject: str) -> None:
-    """Add the option ``--since``; ``subject`` is what it selects."""
-    text = f"{subject} since today, yesterday, 1d (a day ago), a date or an RFC 3339 time"
+def add_since(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--since``."""
+    text = "only what came since today, yesterday, 7d (7 days), a date or an RFC 3339 time"
     add_value(parser, "--since", "WHEN", text, _read_moment)
 
 

@@ -92,16 +92,16 @@ def _init(parser: argparse.ArgumentParser) -> None:
       0  the project was created
       1  one of its files already exists, or cannot be written
     """
-    add_value(parser, "folder", "FOLDER", "the folder of the project; it is created if needed")
+    add_value(parser, "folder", "FOLDER", "the folder of the project")
 
 
 @_command(START, "tools.add")
 def _add(parser: argparse.ArgumentParser) -> None:
     """Find the feed of a page, and add it to the sources file.
 
-    Looks for a feed as `walsh discover` does, and appends it to the sources file,
-    which must be a .toml or .txt file. If a page has several feeds, they are listed
-    and none is added: call the command again with the URL of one of them.
+    Looks for a feed as `walsh discover` does, or else for an llms.txt, and appends it
+    to the sources file, which must be a .toml or .txt file. If a page has several
+    feeds, they are listed and none is added: call the command with the URL of one.
 
     examples:
       walsh add https://news.example/
@@ -120,12 +120,10 @@ def _discover(parser: argparse.ArgumentParser) -> None:
     """Show the feeds of a site, as lines for the sources file.
 
     Requests the page, and up to three feeds that its HTTP headers or its HTML head
-    link to. If none of these is a feed, /llms.txt is requested too. robots.txt, the
-    blocklist and all delays are respected. The sources are printed as TOML,
-    everything else as comments; the sources file is not changed.
+    link to. If none of these is a feed, /llms.txt is requested too. The sources are
+    printed as TOML, everything else as comments; the sources file is not changed.
 
     examples:
-      walsh discover https://docs.example/
       walsh discover https://docs.example/ >> sources.toml
 
     exit status:
@@ -141,17 +139,14 @@ def _discover(parser: argparse.ArgumentParser) -> None:
 def _keys(_: argparse.ArgumentParser) -> None:
     """Create a key for signing requests, and the key directory.
 
-    With signed requests (Web Bot Auth), a site can verify that a request really
-    comes from your bot. The directory is the file with your public keys, which you
-    publish on your own site.
+    With signed requests (Web Bot Auth), a site can verify that a request comes from
+    your bot.
 
     examples:
       walsh keys new key.pem
-      walsh keys directory key.pem > directory.json
 
     exit status:
       0  success
-      1  the key cannot be read or written
     """
 
 
@@ -159,8 +154,7 @@ def _keys(_: argparse.ArgumentParser) -> None:
 def _keys_new(parser: argparse.ArgumentParser) -> None:
     """Create a private key, and print its id.
 
-    The key is an Ed25519 key. Only you can read the file. An existing file is never
-    overwritten.
+    It is an Ed25519 key in a PEM file that only you can read.
 
     examples:
       walsh keys new key.pem
@@ -176,10 +170,11 @@ def _keys_new(parser: argparse.ArgumentParser) -> None:
 def _keys_directory(parser: argparse.ArgumentParser) -> None:
     """Print your public keys as a JSON Web Key Set, to publish.
 
-    Without FILE, the key file that WALSH_SIGNING_KEY names is read.
+    Without FILE, the key file that WALSH_SIGNING_KEY names is read. Publish the line
+    with its line end, and with the header fields of --headers.
 
     examples:
-      walsh keys directory key.pem old.pem > directory.json
+      walsh keys directory key.pem next.pem > directory.json
       walsh keys directory --headers --days 30
 
     exit status:
@@ -190,13 +185,14 @@ def _keys_directory(parser: argparse.ArgumentParser) -> None:
     add_flag(
         parser,
         "--headers",
-        "print the HTTP header fields to publish the keys with, signed by each key",
+        "print the HTTP header fields to publish the keys with, signed by each key for the host "
+        "of WALSH_SIGNATURE_AGENT",
     )
     add_value(
         parser,
         "--days",
         "DAYS",
-        "with --headers, days for which the signatures are valid (default 30)",
+        "with --headers, days for which the signatures are valid, from 1 to 400 (default 30)",
         read_days,
     )
 
@@ -205,9 +201,8 @@ def _keys_directory(parser: argparse.ArgumentParser) -> None:
 def _demo(_: argparse.ArgumentParser) -> None:
     """Crawl sixteen simulated sites, and check the crawls.
 
-    Starts web servers for sixteen sites on this machine, runs `scrapy crawl feeds`
-    against them twice, and checks in the logs of the servers whether the crawler
-    was polite. Takes less than a minute, and needs no network.
+    Starts web servers on this machine, crawls them twice, and checks in their logs
+    whether the crawler was polite. Takes less than a minute, and needs no network.
 
     examples:
       walsh demo
@@ -222,15 +217,21 @@ def _demo(_: argparse.ArgumentParser) -> None:
 def _status(parser: argparse.ArgumentParser) -> None:
     """List what needs your attention, the most urgent problem first.
 
-    Checks the last crawls, the blocklist, the sources that fail, the hosts that
-    are on hold, the sources file, the free disk space and the clock. Sends no
-    request, so a monitor may call it often.
+    Sends no request. A problem is one of these:
+
+      crawls     none has ended well for 26 hours (critical: 50), the last one went
+                 wrong, or one of the last two days did not end
+      blocklist  never adopted, or out of date for 26 hours (critical: a week)
+      sources    over a quarter are failing (critical: half), or those of a host
+                 were refused (429, 503) for over a day
+      hosts      on hold for over a day, unless unreachable
+      disk       less than 1024 MiB free for an SQLite state (critical: 128 MiB)
+      files      the sources file or WALSH_BLOCKLIST_FILE is unusable (critical)
+      state      there is none, or it has times over an hour in the future
 
     examples:
       walsh status
-      walsh status --quiet
-      walsh status --json
-      walsh status --prometheus walsh.prom
+      walsh status --quiet --prometheus walsh.prom
 
     exit status:
       0  there is no problem
@@ -238,12 +239,12 @@ def _status(parser: argparse.ArgumentParser) -> None:
     """
     add_sources(parser)
     add_json(parser)
-    add_flag(parser, "--quiet", "print nothing if there is no problem, for cron jobs")
+    add_flag(parser, "--quiet", "print nothing if there is no problem")
     add_value(
         parser,
         "--prometheus",
         "FILE",
-        "also write metrics for Prometheus to FILE, whose name ends in .prom",
+        "also write metrics to FILE, whose name ends in .prom, for the node exporter of Prometheus",
     )
 
 
@@ -251,14 +252,15 @@ def _status(parser: argparse.ArgumentParser) -> None:
 def _sources(parser: argparse.ArgumentParser) -> None:
     """List the sources, with their last and next visits.
 
-    Sources with problems come first. `walsh sources URL`, with a URL instead of an
-    action, shows everything about one source, and what to do about its problem.
+    Sources with problems come first: gone (410), failing, refused (429, 503), denied
+    by a gate, moved permanently, and resent (never answered with 304). Changes of
+    the sources file are read first. A source must match all options.
 
     examples:
       walsh sources
-      walsh sources --due
       walsh sources --failing 60d
-      walsh sources https://news.example/feed.xml
+      walsh sources --json | jq -r 'select(.failures > 2).url'
+      walsh sources https://blog.example/feed.xml
 
     exit status:
       0  success
@@ -285,7 +287,7 @@ def _sources(parser: argparse.ArgumentParser) -> None:
         parser,
         "--stale",
         "DURATION",
-        "only sources without a new entry for at least this long, such as 90d or 12w",
+        "only sources without a new entry for this long, such as 90d or 12w",
         read_duration,
     )
     add_flag(parser, "--all", "also sources that are no longer in the sources file")
@@ -295,13 +297,12 @@ def _sources(parser: argparse.ArgumentParser) -> None:
 def _sources_show(parser: argparse.ArgumentParser) -> None:
     """Show everything about a source.
 
-    Shows the problem of the source and what to do about it, when the next visit is
-    due and why, the outcome of the last visit, the ETag and Last-Modified values,
-    and the host. `walsh sources URL` does the same, and `walsh why URL` shows the
-    requests.
+    Shows its problem and what to do about it, when the next visit is due and why,
+    the outcome of the last visit, its validators, and why its host is waiting. The
+    word show may be left out.
 
     examples:
-      walsh sources https://news.example/feed.xml
+      walsh sources show https://blog.example/feed.xml --json
 
     exit status:
       0  success
@@ -316,11 +317,13 @@ def _sources_show(parser: argparse.ArgumentParser) -> None:
 def _sources_resume(parser: argparse.ArgumentParser) -> None:
     """Visit a source again that is gone or failing.
 
-    Makes the source due now, forgets its failures and its validators, so that the
-    next crawl fetches the complete document.
+    Makes the source due now, and forgets its failures and its validators, so that
+    the next crawl fetches the complete document. Its entries stay known, and its
+    host stays on hold. To visit a source that does not fail, use `scrapy crawl feeds
+    -a force=1`.
 
     examples:
-      walsh sources resume https://news.example/feed.xml
+      walsh sources resume https://blog.example/feed.xml
 
     exit status:
       0  success
@@ -334,8 +337,8 @@ def _sources_resume(parser: argparse.ArgumentParser) -> None:
 def _sources_sync(parser: argparse.ArgumentParser) -> None:
     """Load the sources file into the state database.
 
-    Every crawl does this at its start. A million sources take about a minute, so
-    you may want to do it before the crawl.
+    Every crawl does this at its start, if the file has changed. A million sources
+    take about a minute, so you may want to do it before the crawl.
 
     examples:
       walsh sources sync
@@ -352,17 +355,15 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     """List the hosts that are waiting, and why.
 
     Hosts on hold come first. Also listed are hosts that were unreachable or
-    answered the last request with an error, and hosts for which you set a delay.
+    answered the last request with 500, 502 or 504, and hosts for which you set a
+    delay.
 
     examples:
       walsh hosts
       walsh hosts --json
-      walsh hosts release blog.example --because "they wrote"
-      walsh hosts delay blog.example 2h
 
     exit status:
       0  success
-      1  the host to release is not on hold
     """
     add_json(parser)
 
@@ -371,11 +372,11 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
 def _hosts_release(parser: argparse.ArgumentParser) -> None:
     """End the hold of a host now, and record your reason.
 
-    The next crawl may send requests to the host at once. A hold often means that
-    the host asked for a pause, so look at `walsh hosts` first.
+    The next crawl may send requests to the host, at its usual delay. A hold often
+    means that the host asked for a pause, so look at `walsh hosts` first.
 
     examples:
-      walsh hosts release blog.example --because "they wrote"
+      walsh hosts release blog.example --because "mail of 3 May: go on"
 
     exit status:
       0  success
@@ -413,15 +414,14 @@ def _new(parser: argparse.ArgumentParser) -> None:
     any.
 
     examples:
-      walsh new
       walsh new --since yesterday
-      walsh new --since 7d --json
+      walsh new --since 7d --json | jq -r .url
 
     exit status:
       0  success, even if no entry is new
       1  an entry cannot be read
     """
-    add_since(parser, "only entries first seen")
+    add_since(parser)
     add_json(parser)
 
 
@@ -440,7 +440,7 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     exit status:
       0  success
     """
-    add_since(parser, "only runs that started")
+    add_since(parser)
     add_json(parser)
 
 
@@ -449,11 +449,10 @@ def _report(parser: argparse.ArgumentParser) -> None:
     """Write an HTML page about the last crawl.
 
     Shows the problems and what to do about them, the hosts that are waiting, the
-    new entries, the gaps between requests, and the responses. The page is one file
-    without scripts, and loads nothing from the network.
+    new entries, the gaps between requests, the responses by day, and the runs. The
+    page is one file without scripts, and loads nothing from the network.
 
     examples:
-      walsh report -o report.html
       walsh report -O week.html --since 7d
 
     exit status:
@@ -461,7 +460,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
       1  the file already exists, or cannot be written
     """
     add_output(parser)
-    add_since(parser, "report on everything")
+    add_since(parser)
     add_sources(parser)
 
 
@@ -469,32 +468,40 @@ def _report(parser: argparse.ArgumentParser) -> None:
 def _export(parser: argparse.ArgumentParser) -> None:
     """Export the entries of all runs, or the sources as OPML.
 
-    The extension of FILE selects the format: .jsonl (or .jl), .json and .csv have
-    all entries, .atom is a feed of the newest 500 entries, and .opml has the
-    declared sources. The file appears only when it is complete.
+    The extension of FILE selects the format:
+
+      .jsonl  one JSON object per line (also .jl)
+      .json   one JSON array
+      .csv    with an apostrophe before a text that a spreadsheet would take for a
+              formula
+      .atom   a feed of the 500 entries that were first seen last
+      .opml   the declared sources, as WALSH_SOURCES can read them
+
+    The FEED_EXPORT_ settings apply. The file appears only when it is complete, and
+    shows the state of one moment.
 
     examples:
       walsh export -o entries.jsonl
-      walsh export -O week.csv --since 7d
-      walsh export -o - | jq -r .url
+      walsh export -O week.csv --since 7d --no-backfill
+      walsh export -o - | jq -r 'select(.kind == "llms").url'
 
     exit status:
       0  the file was written
       1  the file already exists or cannot be written, or a URL is not a source
     """
     add_output(parser)
-    add_since(parser, "only entries first seen")
+    add_since(parser)
     add_sources(parser)
     parser.add_argument(
         "--format",
         choices=("jsonl", "json", "csv", "opml", "atom"),
-        help="the format, instead of the extension of FILE (default for -o - is jsonl)",
+        help="the format, instead of the extension of FILE (default jsonl on standard output)",
     )
     add_value(
         parser,
         "--source",
         "URL",
-        "only entries of this source (may be repeated)",
+        "only entries of this source, even if another source had them first (may be repeated)",
         action="append",
         default=[],
     )
@@ -505,9 +512,9 @@ def _export(parser: argparse.ArgumentParser) -> None:
 def _backup(parser: argparse.ArgumentParser) -> None:
     """Back up the state database to one file, even during a crawl.
 
-    Makes a consistent copy of an SQLite database, without making a crawl wait. For
-    PostgreSQL use pg_dump. The signing key, the sources file and the settings are
-    not part of the database: back them up as well.
+    Makes a consistent copy of an SQLite database. For PostgreSQL use pg_dump. The
+    signing key, the sources file and the settings are not part of the database: back
+    them up as well.
 
     examples:
       walsh backup -o walsh-backup.sqlite3
@@ -526,18 +533,18 @@ def _why(parser: argparse.ArgumentParser) -> None:
 
     Writes a letter with every request of the day: the response, the gap since the
     previous request and the required gap, and the rule of robots.txt that allowed
-    it. The letter also names the requests that were denied, the next visits, your
-    bot, and how to keep it out. Without --on, the day is the last one with a
-    request.
+    it. The letter also has the denied requests, your changes by hand, the next
+    visits, your bot, and how to keep it out, but no other site. www.blog.example is
+    another host. Without --on, the day is the last one with a request, at most
+    WALSH_LOG_DAYS ago.
 
     examples:
       walsh why blog.example
-      walsh why blog.example --on 2026-11-17
-      walsh why https://blog.example/feed.xml --json
+      walsh why https://blog.example/feed.xml --on 2026-11-17 --json
 
     exit status:
       0  success
-      1  there is no request to the host or the URL
+      1  the state has nothing about the host or the URL
     """
     add_value(parser, "subject", "URL|HOST", "a host such as blog.example, or one URL")
     add_value(parser, "--on", "DATE", "the day in UTC, such as 2026-11-17", read_date)
@@ -548,10 +555,12 @@ def _why(parser: argparse.ArgumentParser) -> None:
 def _mayfetch(parser: argparse.ArgumentParser) -> None:
     """Show whether your bot may fetch a URL, and why.
 
-    In a project, prints the answer of each check: the blocklist, robots.txt, and
-    the delay of the host. The URL itself is not requested, but robots.txt and the
-    blocklist are fetched if the stored copies are out of date. With --robots, a
-    robots.txt file is checked for any bot instead, and no request is sent.
+    In a project, prints the answer of each gate: the blocklist, the line of
+    robots.txt that decides, your own gates, and the delay of the host. The URL
+    itself is not requested, but robots.txt and the blocklist are fetched if the
+    stored copies are out of date. With --robots, a robots.txt file is checked for
+    any bot instead, and no request is sent. The output also says if Scrapy's own
+    parser, Protego, decides differently.
 
     examples:
       walsh mayfetch https://blog.example/feed.xml --json
@@ -559,7 +568,7 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
 
     exit status:
       0  all URLs are allowed
-      1  a URL is denied or undecided; the output says which, and why
+      1  a URL is denied or undecided
     """
     add_urls(parser, "a URL that begins with http:// or https://")
     add_value(parser, "--robots", "FILE", "a robots.txt, or - for standard input")
@@ -567,10 +576,15 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
         parser,
         "--user-agent",
         "NAME",
-        "with --robots, the name or the User-Agent of a bot (may be repeated)",
+        "with --robots, the name or the User-Agent of a bot, or * (may be repeated; default "
+        "Walsh-Research)",
         action="append",
     )
-    add_flag(parser, "--offline", "send no request, and answer from the stored copies")
+    add_flag(
+        parser,
+        "--offline",
+        "send no request, and answer from the stored blocklist and robots.txt, without your gates",
+    )
     add_json(parser)
     add_log_level(parser)
 
@@ -583,14 +597,14 @@ def _attest(parser: argparse.ArgumentParser) -> None:
     kept the rule, how many requests or entries show it, and what broke it.
 
     examples:
-      walsh attest
-      walsh attest --since 2026-11-01 --json > attestation.jsonl
+      walsh attest --since 2026-11-01
+      walsh attest --json | jq -r 'select(.verdict != "holds").row'
 
     exit status:
       0  no rule with the level MUST is broken
       1  a MUST is broken, or there is nothing to audit
     """
-    add_since(parser, "only requests and entries")
+    add_since(parser)
     add_json(parser)
 
 
@@ -599,11 +613,13 @@ def _lint(parser: argparse.ArgumentParser) -> None:
     """Find mistakes in a robots.txt.
 
     Prints one line for each finding. An error is a line that at least some crawlers
-    ignore or misread. A note is a line that is correct, but easily overlooked.
+    ignore or misread: an unknown field, a missing colon, a rule before any group, a
+    path that matches nothing, a bot without rules, HTML, bytes that are not UTF-8,
+    or text beyond 500 KiB. A note is a line that is correct, but easily overlooked.
 
     examples:
       walsh lint robots.txt
-      curl -s https://blog.example/robots.txt | walsh lint -
+      cat robots.txt | walsh lint - --json
 
     exit status:
       0  there are no errors; there may be notes
@@ -618,7 +634,7 @@ def _conformance(parser: argparse.ArgumentParser) -> None:
     """Test how polite a crawler is, against simulated sites.
 
     Starts web servers on this machine, runs COMMAND up to five times, for less than
-    five minutes in total, and judges the crawler by the logs of the servers. These
+    five minutes, and judges the crawler by the logs of the servers. These
     words in COMMAND are replaced:
 
       {seeds}      a file with the URLs to crawl, one per line
@@ -633,7 +649,7 @@ def _conformance(parser: argparse.ArgumentParser) -> None:
     the same values.
 
     examples:
-      walsh conformance --rules R1 -- wget -i {seeds}
+      walsh conformance --rules robots-first -- wget -q -O - -i {seeds}
 
     exit status:
       0  no scenario with the level MUST failed

@@ -155,7 +155,19 @@ FROM certain"""
 
 
 def gap_view(sql: Sql) -> str:
-    """Return the SELECT of the view: the gaps with readable times."""
+    """One row for each request, with the gap after the previous exchange with its host.
+
+    id, host, run, url, requested_at, days_ago: as in `readable_requests`
+    gap: seconds; negative if the previous exchange went on, NULL if unknown
+    required_gap: seconds: the delay, or the rest of the hold if that is longer
+    problem: `at once`, `too short` or `on hold`: it came over 0.05 s too early; NULL if it did not,
+        or that is not certain
+    gap_unknown: `no earlier request`, `end of the previous request unknown` or `a clock was set`
+    delay: seconds: the recorded delay, at least 1, and at least the duration of the exchange before
+    hold_request: the `id` of the request that put the host on hold
+    previous_ended_at: the end of the previous exchange
+    hold_until, released_at: the end of the hold as it began; when the operator ended it
+    """
     times = ", ".join(
         f"{sql.time(name)} AS {name}" for name in ("previous_ended_at", "hold_until", "released_at")
     )

@@ -43,12 +43,12 @@ class SourceRecord:
     kind: str
     first_visited_at: float | None = None  #: the end of its first visit
     visited_at: float | None = None  #: the end of its last visit
-    #: No visit before this time, as server and feed ask; NEVER after a 410, 0 if it was resumed.
+    #: no visit before this time, as server and feed ask; NEVER after a 410, 0 if it was resumed
     not_before: float = 0.0
     outcome: str = "new"
     detail: str = ""
     failures: int = 0  #: failed visits in a row
-    unconnected: bool = False  #: the last visit failed before any connection
+    unconnected: bool = False  #: whether the last visit failed before any connection
     failing_since: float | None = None  #: the first of these failures
     status: int | None = None  #: of the last response
     refused_since: float | None = None  #: the first of the refusals (429, 503) in a row
@@ -65,13 +65,13 @@ class SourceRecord:
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None
-    body_sha256: str | None = None  #: the SHA-256 of the last document, if it was complete
+    body_sha256: str | None = None  #: of the last document, if it was complete
     resent: int = 0  #: times in a row that the same document came although validators were sent
     #: The format of its last document: "rss20", "markdown"; "shared" if only another source read
     #: it, "" if nobody did.
     format: str = ""
-    #: Times that the operator resumed it. A visit that was going on must not restore the old state.
-    resumed: int = 0
+    # A visit that was going on when the operator resumed it must not restore the old state.
+    resumed: int = 0  #: times that the operator resumed it
 
     @property
     def is_refused(self) -> bool:
@@ -123,24 +123,26 @@ class BlocklistCopy:
     Validators are the header's bytes as the server sent them.
     """
 
-    copy: str  #: the SHA-256 of the document, which is kept in ``copies``
-    etag: bytes | None
-    last_modified: bytes | None
+    copy: str  #: the `sha256` of the document in `copies`
+    etag: bytes | None  #: its validators, if the URL itself answered
+    last_modified: bytes | None  #: its validators, if the URL itself answered
     requested_at: float  #: epoch seconds of the last request to the server
-    adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
+    #: the list as text, empty for the schema: JSON with the refresh in seconds and the corrections,
+    #: then a line for each domain, with its day and reason after tabs
+    adopted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmsTxtRecord:
     """One llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
 
-    url: str
-    requested_at: float = 0.0
-    due_at: float = 0.0
+    url: str  #: its address
+    requested_at: float = 0.0  #: the last request for it
+    due_at: float = 0.0  #: the next request for it
     problem: str = ""  #: why it could not be used, as a sentence; empty if it was read
-    validator_url: str | None = None  #: the one URL that the validators may be sent to
-    etag: bytes | None = None
-    last_modified: bytes | None = None
+    validator_url: str | None = None  #: the one URL that its validators are sent to
+    etag: bytes | None = None  #: its validators
+    last_modified: bytes | None = None  #: its validators
 
 
 # ---- as rows ----

@@ -1,4 +1,8 @@
-"""The tables of the state. Times are epoch seconds, lengths seconds."""
+"""The tables of the state. Times are epoch seconds, lengths seconds.
+
+`make references` copies the comment on each table to docs/state.md. A column that a view shows is
+described in the docstring of the view.
+"""
 
 from __future__ import annotations
 
@@ -74,36 +78,44 @@ def _columns(record: type[DataclassInstance], /, **types: TypeEngine[Any]) -> It
         yield Column(field.name, column_type, nullable=bool(none), server_default=default)
 
 
-# One row: the version of the schema that the tables have.
-schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+#: One row: the version.
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("version", Integer, primary_key=True),  #: the version of the schema
+)
 
-# Values that all crawls on this state share: `pace_by`, whether rows of `hosts` are hosts or
-# domains; `file`, the file that the last crawl opened; the SHA-256 of each view's definition.
+#: Values that all crawls on this state share.
 choices = Table(
     "choices",
     metadata,
+    #: `pace_by` (WALSH_PACE_BY), `file` (the inode of the file that the last crawl opened), or the
+    #: name of a view
     Column("name", String(32), primary_key=True),
+    #: the value; for a view the SHA-256 of the definition that made it
     Column("value", String(255), nullable=False),
 )
 
-# One row for each host, or for each registrable domain; see `ownership`. There is no second index,
-# because crawls write rows far more often than commands read all of them.
+# There is no second index, because crawls write rows far more often than commands read all of them.
+#: The pacing of each host or domain that was requested in the last 90 days.
 hosts = Table(
     "hosts",
     metadata,
     Column("host", String(255), primary_key=True),
     *_columns(HostTimes, owner=String(32), hold_by=String(16)),
 )
+#: The crawls that own hosts, until they end, or a day after they expired.
 workers = Table(
     "workers",
     metadata,
-    Column("id", String(32), primary_key=True),
-    Column("run", BigInteger),
-    Column("started_at", Double, nullable=False),
+    Column("id", String(32), primary_key=True),  #: the `owner` in `hosts`
+    Column("run", BigInteger),  #: the `id` in `runs`
+    Column("started_at", Double, nullable=False),  #: its start
+    #: when it expires, unless the crawl renews it, as it does every 5 s
     Column("expires_at", Double, nullable=False),
-    Column("sources", Text, nullable=False, server_default=""),
+    Column("sources", Text, nullable=False, server_default=""),  #: the sources that it visits
 )
-# What the operator changed about hosts, with reasons: kept permanently.
+#: What an operator changed with `walsh hosts`, kept permanently.
 overrides = Table(
     "overrides",
     metadata,
@@ -116,17 +128,18 @@ overrides = Table(
     Index("overrides_by_host", "host"),
 )
 
+#: The last robots.txt of each scheme, host and port, for 90 days after the last request.
 robots = Table(
     "robots",
     metadata,
     Column("origin", String(512), primary_key=True),
     *_columns(RobotsCopy, validator_url=_URL),
-    # The SHA-256 of the body, which is in `copies`.
-    Column("copy", String(64)),
+    Column("copy", String(64)),  #: the `sha256` of the body in `copies`
     Index("robots_by_copy", "copy"),
     Index("robots_by_time", "requested_at"),
 )
 
+#: The blocklist as last adopted, and its schema.
 blocklist = Table(
     "blocklist",
     metadata,
@@ -134,30 +147,30 @@ blocklist = Table(
     *_columns(BlocklistCopy, copy=String(64)),
 )
 
-# The bytes of each robots.txt and each blocklist that decided about a request, and of the
-# declaration of each run. A document is kept once, and as long as a row of `requests` or `denials`
-# may have its `id`. It does not name a site: many sites have the same robots.txt, and what is said
-# about a site comes from the requests to that site alone (decision 36).
+# A copy does not name a site: many sites have the same robots.txt, and what is said about a site
+# comes from the requests to that site alone (decision 36).
+#: Each robots.txt and blocklist that decided about a request, and the sources that each run
+#: declared, as long as a request or denial may depend on them.
 copies = Table(
     "copies",
     metadata,
+    #: the number in the evidence of `requests` and `denials`
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("sha256", String(64), nullable=False, unique=True),
     Column("kind", String(16), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("first_used_at", Double, nullable=False),
-    # When it was last known to be needed.
     Column("last_used_at", Double, nullable=False),
     Index("copies_by_time", "last_used_at"),
     # Without this, a copy could get the id of a copy that was deleted by hand.
     sqlite_autoincrement=True,
 )
 
-# A source that was visited. Visits write its row.
+#: The sources that were ever visited, whatever the spelling of the URL.
 sources = Table(
     "sources",
     metadata,
-    # A hash of its canonical URL, the same for all spellings; `declared` has it too.
+    #: a hash of the canonical URL, the same for all spellings
     Column("url_key", BigInteger, primary_key=True, autoincrement=False),
     *_columns(
         SourceRecord,
@@ -175,41 +188,44 @@ sources = Table(
     UniqueConstraint("url"),
 )
 
-# One row for each sources file, as it was when it was read.
+#: The sources files that were read in the last 90 days.
 files = Table(
     "files",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("path", String(4096), nullable=False, unique=True),
-    # Empty while the sources of the file are being written.
+    Column("id", Integer, primary_key=True),  #: the number in `declared`
+    Column("path", String(4096), nullable=False, unique=True),  #: the absolute path
+    #: of the file as it was read; empty while its sources are being written
     Column("sha256", String(64), nullable=False, server_default=""),
-    # 0 if the file had just been written: it may have changed again without another time.
+    #: its modification time; 0 if it was younger than two seconds, and may have changed again
     Column("mtime_ns", BigInteger, nullable=False, server_default="0"),
-    Column("size", BigInteger, nullable=False, server_default="0"),
+    Column("size", BigInteger, nullable=False, server_default="0"),  #: in bytes
+    #: the WALSH_PACE_BY of its hosts
     Column("pace_by", String(16), nullable=False, server_default=""),
-    # JSON: its warnings, which each run repeats, and the longest delay of each host in seconds.
+    #: JSON: the warnings that each run repeats
     Column("warnings", Text, nullable=False, server_default="[]"),
+    #: JSON: the longest declared delay of each host, in seconds
     Column("delays", Text, nullable=False, server_default="{}"),
-    # The copy of its declaration, by SHA-256.
+    #: the `sha256` of its declaration in `copies`
     Column("copy", String(64), nullable=False, server_default=""),
-    # When a run read it last, written once per day.
-    Column("read_at", Double, nullable=False),
+    Column("read_at", Double, nullable=False),  #: when a run read it last, written once per day
 )
 
-# Each source of each file, as the sync writes it. The facts in `sources` that decide when a source
-# is due are repeated here, so that one index finds the due sources.
+# The facts in `sources` that decide when a source is due are repeated here, so that one index finds
+# the due sources.
+#: Each source of each file. If it is deleted, the next run reads the files again.
 declared = Table(
     "declared",
     metadata,
-    Column("url_key", BigInteger, primary_key=True, autoincrement=False),
-    Column("file", Integer, primary_key=True),
+    Column("url_key", BigInteger, primary_key=True, autoincrement=False),  #: as in `sources`
+    Column("file", Integer, primary_key=True),  #: the `id` in `files`
+    # As declared; durations in seconds.
     Column("url", String(4096), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("every", Double, nullable=False),
     Column("delay", Double),
-    # JSON array: its name, tags, page and folders; empty if all of these are missing.
+    #: JSON array: name, tags, page and folders; empty if all of these are missing
     Column("details", Text, nullable=False),
-    # The host of the URL that is requested, or its domain if domains are paced.
+    #: the host of the URL that is requested, or its domain if domains are paced
     Column("host", String(255), nullable=False),
     # As in `sources`.
     Column("visited_at", Double),
@@ -223,7 +239,7 @@ declared = Table(
     ),
 )
 
-# The llms.txt of a host, requested once for all sources that need it.
+#: The llms.txt of each host, requested once for all its sources.
 indexes = Table(
     "indexes",
     metadata,
@@ -249,46 +265,37 @@ def _evidence() -> tuple[Column[Any], ...]:
         Column("robots_at", Double),
         Column("blocklist", BigInteger),
         Column("blocklist_at", Double),
-        # The status of the answer to the request for robots.txt at `robots_at`.
         Column("robots_status", Integer),
         Column("line", Integer),
         Column("rule", Text),
-        # The URL that redirected here.
         Column("redirected_from", Text),
     )
 
 
 # Numbers come first: between texts PostgreSQL would need extra bytes to align each of them.
+#: The request log, for WALSH_LOG_DAYS. A row is written when the exchange begins, and completed
+#: when it ends. If the crawl is killed in between, the request may have been sent.
 requests = Table(
     "requests",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    # When its exchange began, by the clock that all processes on the state share.
     Column("requested_at", Double, nullable=False),
-    # A row is written when the exchange begins, and completed when it ends. NULL until then, and
-    # forever if the process was killed: the request may have been sent, and its end is unknown.
     Column("duration", Double),
-    # Seconds from `requested_at` until it was sent, in which its connection was made.
     Column("connect_duration", Double, nullable=False, server_default="0"),
-    # Seconds of the machine's monotonic clock at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
-    # Seconds: the delay that was required before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),
     Column("hold", Double, nullable=False),
-    # Seconds that its answer asked for; NULL without a valid Retry-After.
     Column("retry_after", Double),
     Column("run", BigInteger),
     *_evidence(),
     Column("status", Integer),
-    # Whether it had validators, and whether its answer had one: an ETag or a Last-Modified.
     Column("conditional", Boolean, nullable=False, server_default=false()),
     Column("has_validator", Boolean, nullable=False, server_default=false()),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
     Column("gates", Text, nullable=False),
-    # `target`, `robots` or `blocklist`.
     Column("purpose", String(16), nullable=False),
-    # The declared source that a target was for, or `ITS_URL`; NULL for any other request.
+    # `ITS_URL` if the source is the URL of the request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
     Index("requests_by_time", "requested_at"),
@@ -299,7 +306,7 @@ _for_rules = Index(
     "requests_for_rules", requests.c.purpose, requests.c.host, requests.c.requested_at
 )
 
-# Requests that a gate denied, so that they were not sent.
+#: The requests that a gate denied, for WALSH_LOG_DAYS.
 denials = Table(
     "denials",
     metadata,
@@ -315,23 +322,23 @@ denials = Table(
     Index("denials_by_host", "host", "denied_at"),
 )
 
-# One row for each run; `ended_at` is NULL while it goes on, and forever if it was killed.
+#: Each run, kept permanently.
 runs = Table(
     "runs",
     metadata,
+    #: the `run` of other tables
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
-    # The command that fetched a URL by hand; empty for a crawl.
     Column("command", String(32), nullable=False, server_default=""),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double),
-    # Why it ended, as Scrapy names the reason: `finished`, `shutdown`, `state_failed`, ...
     Column("finish_reason", String(255), nullable=False, server_default=""),
-    # JSON objects: versions and settings at its start, and the summary at its end.
     Column("versions", Text, nullable=False),
+    #: JSON: the settings, with `signing_key` (the id of the key), `declared` (the copy of the
+    #: declared sources) and `force`
     Column("settings", Text, nullable=False),
     Column("summary", Text, nullable=False, server_default="{}"),
-    # When an answer, a connection or a refusal first proved that the network works.
+    #: when an answer, a connection or a refusal first proved that the network works
     Column("online_at", Double),
     Index("runs_by_time", "started_at"),
 )
@@ -342,45 +349,43 @@ def _source() -> ForeignKey:
     return ForeignKey("sources.url", onupdate="CASCADE")
 
 
+# Each key is a SHA-256 (decision 19).
+#: Every entry, as it was first seen.
 entries = Table(
     "entries",
     metadata,
-    # The key of its page for the first entry of a page, else a key of its own (decision 19).
     Column("key", String(64), primary_key=True),
-    # The key of its page, unless that is in `key`.
-    Column("page_key", String(64)),
-    Column("own_key", String(64), nullable=False),
-    Column("title_key", String(64)),
-    # Its date of publication (RFC 3339), if that tells it apart from other entries of its page.
+    Column("page_key", String(64)),  #: of the page, unless `key` is that
+    Column("own_key", String(64), nullable=False),  #: of page and id
+    Column("title_key", String(64)),  #: of page and title
+    #: the date of publication, if that tells the entry apart from other entries of its page
     Column("evident_date", String(20), nullable=False, server_default=""),
     Column("source", String(4096), _source(), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
-    Column("item", Text, nullable=False),
-    # Whether it was there when its source was read for the first time, so that it is no news.
+    Column("item", Text, nullable=False),  #: JSON: the exported fields
     Column("backfill", Boolean, nullable=False, server_default=false()),
-    # The run that stored it. No foreign key, here and in `requests`: it would cost a look-up for
-    # each row.
+    # No foreign key, here and in `requests`: it would cost a look-up for each row.
     Column("run", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
 )
 
-# Other sources that had an entry too. The entry itself is stored once.
+#: Other sources that had an entry too.
 sightings = Table(
     "sightings",
     metadata,
-    Column("key", String(64), primary_key=True),
-    Column("source", String(4096), _source(), primary_key=True),
+    Column("key", String(64), primary_key=True),  #: of the entry
+    Column("source", String(4096), _source(), primary_key=True),  #: the URL of the other source
     Index("sightings_by_source", "source"),
 )
 
-# Pages that a source has listed more than once in one document.
+#: Pages that a source listed more than once in one document.
 repeated_pages = Table(
     "repeated_pages",
     metadata,
-    Column("source", String(4096), _source(), primary_key=True),
-    Column("page_key", String(64), primary_key=True),
+    Column("source", String(4096), _source(), primary_key=True),  #: the URL of the source
+    Column("page_key", String(64), primary_key=True),  #: of the page
 )
 
 # Two entries of one page cannot have the same title and date, even if two processes insert them.

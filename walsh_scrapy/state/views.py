@@ -3,7 +3,9 @@
 For each row a view decides what is wrong (`problem`), what to do about it (`advice`), and which
 rows come first (`rank`). Times are RFC 3339 texts in UTC (`2026-05-23T06:00:00Z`), which sort as
 times do. Durations are seconds. A missing value is NULL. Columns that end in `days_ago` are
-numbers, so that a query for the last week needs no clock. docs/state.md lists all columns.
+numbers, so that a query for the last week needs no clock.
+
+The docstring of a view describes its columns. `make references` copies it to docs/state.md.
 
 A stored view reads the clock of the database. `read_view` runs the same SELECT itself if the state
 is a simulated one with another clock, or if its stored views were made by another version.
@@ -71,6 +73,39 @@ def _last_setting(sql: Sql, name: str) -> str:
 
 
 def _sources(sql: Sql) -> str:
+    """One row for each declared source, and for each that only the state still has.
+
+    Declared means: in the file that a crawl or `walsh sources sync` read last.
+
+    problem: `gone` (410), `failing`, `refused` (429, 503), `denied` by a gate, `moved` permanently,
+        or `resent` (never answered with 304); NULL for a source that is well or not declared
+    advice, rank: what to do; small for urgent sources
+    url, kind, name, tags, folder, page, every, delay: as declared; tags are separated by commas,
+        folders by slashes
+    is_declared: whether the sources file has it
+    host: the host or domain that is paced
+    outcome: of the last visit: `fetched`, `unchanged`, `404 Not Found`, `denied by robots`, the
+        reason of another failure, or `not visited yet`
+    status, detail: of the last answer; the outcome as a sentence
+    failures, failing_since, refused_since: failures in a row; the first of them, of the refusals
+    visited_at, first_visited_at: the last visit, and the first one
+    since: when the problem began, if that is recorded
+    due_at: when it is due; NULL for at once, and for never
+    is_due, due_reason: whether it is due now; why it is due then
+    next_visit: `now`, `never`, or the later of `due_at` and `hold_until`
+    hold_until, refused_until: the end of the hold of its host; when its site may accept it again
+    entries, newest_entry_at, newest_days_ago: how many entries it had; when the last was first seen
+    moved_to, moved_since, move_settled, move_failing_since: the target of permanent redirects, the
+        first of them, whether requests go there, and since when these fail
+    onward_to, onward_since: where it redirects from there, and the first time
+    server_interval, feed_interval: seconds between visits, as the server and the feed ask
+    skip_hours, skip_days: as the feed asks
+    format: of its last document: `rss20`, `atom10` and so on, with `, repaired` if it was not
+        well-formed, `JSON Feed` or `markdown`; `shared` if it was read for another source only
+    resent: times in a row that the same document came although validators were sent
+    etag, last_modified, validator_url: the validators, in hexadecimal digits if they are not ASCII;
+        the one URL that they are sent to
+    """
     revisit = f"CAST({_last_setting(sql, 'min_revisit')} AS DOUBLE PRECISION)"
     now = literal_column(sql.now, Double)
     min_revisit = literal_column(f"coalesce({revisit}, 86400.0)", Double)
@@ -232,6 +267,28 @@ FROM judged"""
 
 
 def _hosts(sql: Sql) -> str:
+    """One row for each host that was requested, or for each registrable domain.
+
+    problem: `hold`, `unreachable`, `server errors`, or NULL
+    advice, rank: what to do; small for problems, then for hosts that wait
+    host: its name
+    waits_for: `hold`, `in flight` or `delay`; NULL if it may be requested now
+    waits_until: when it may be requested
+    reason: why it waits or is slow
+    hold_since, hold_until: the last hold, which may be over
+    hold_by, hold_status: its cause: `retry-after`, `visit-time`, `backoff` or `unreachable`; the
+        status that caused it
+    is_on_hold, is_long_hold: whether it is on hold now; for over a day, and not only unreachable
+    is_in_flight, in_flight_until: whether a request is in flight, and its latest end
+    delay: seconds from the last exchange to the next request
+    operator_delay: the delay that you set
+    refusals, server_errors, unreachable: how often in a row it answered 429 or 503 (each burst
+        counts once), answered 500, 502 or 504, was unreachable
+    request_ended_at: the end of the last exchange
+    deferred_at: when a worker deferred it for its run
+    owner: the worker that owns it
+    last_override, last_override_at, last_override_reason: your last change
+    """
     answer = """CASE WHEN hold_status > 0 THEN 'it answered ' || hold_status
         ELSE 'there was no answer' END"""
     in_a_row = f"CASE WHEN unreachable > 0 THEN ' ' || {times('unreachable')} ELSE '' END"
@@ -326,6 +383,16 @@ FROM judged LEFT JOIN overrides o
 
 
 def _entries(sql: Sql) -> str:
+    """One row for each entry, as it was first seen.
+
+    first_seen, days_ago: when it was first seen
+    kind, source: of the source in which it was found
+    source_title, title, url, id, published, updated, authors, tags, section, note, language: the
+        exported fields; lists are JSON
+    backfill: whether it was there at the first visit of its source, so that it is not news
+    run: the run that found it
+    key: of its page, or of page and id if the page had an entry before
+    """
     names = [
         "title",
         "url",
@@ -386,6 +453,22 @@ FROM (
 
 
 def _runs(sql: Sql) -> str:
+    """One row for each crawl, and for each command that requested a URL by hand.
+
+    run: its number
+    problem: `killed`, the reason for an early end (`export_failed`, `gate_failed`, `log_failed`,
+        `machine_trouble`, `state_failed`), `no source was read`, or NULL
+    advice, rank: what to do; 0 for a problem of the last two days, 1 for a running one
+    spider, command: its spider; the command that requested by hand, NULL for a crawl
+    state: `running`, `ended` or `killed`
+    started_at, days_ago, ended_at, duration: its start, its end, and the seconds between them
+    finish_reason: its end, as Scrapy names it
+    requests: how many the log has of it
+    new_entries, fetched, unchanged, failed, deferred, denied: new entries, and sources by outcome
+    hosts_owned, last_sign_at: how many hosts it owns now; its end, last request, or start
+    https_signed_by: the id of the key that signed its requests
+    versions, summary: JSON objects; `walsh_scrapy/summary.schema.json` describes the summary
+    """
     denied = sql.field("summary", "denied")
     denied_counts = f"json_each({denied})" if sql.is_sqlite else f"json_each_text({denied}::json)"
     counts = ", ".join(
@@ -418,6 +501,15 @@ FROM ({_judged_runs(sql)}) judged
 
 
 def _problems(sql: Sql) -> str:
+    """One row for each problem that the database shows; `walsh status` lists more.
+
+    severity: `warning` or `critical`
+    problem: what is wrong
+    subject: the run, host, URL or table
+    since: when it began
+    advice, command: what to do; a command that shows more
+    rank: 0 for critical, 1 for a warning
+    """
     now = sql.now
     list_url = _last_setting(sql, "blocklist_url")
     refresh = sql.field(sql.first_line("adopted"), 0)
@@ -518,6 +610,30 @@ def _evidence(sql: Sql) -> str:
 
 
 def _requests(sql: Sql) -> str:
+    """One row for each request that was sent, or may have been sent.
+
+    id: its number
+    requested_at, days_ago: when it was allowed to go out
+    host, url, gates: of the request; the answer of each gate
+    status, error: of the answer; a sentence if there was none
+    duration: seconds from when it was sent; NULL while it is in flight, or if its end is unknown
+    connect_duration: seconds until it was sent, in which its connection was made
+    monotonic: the machine's monotonic clock at its end
+    run: its run
+    purpose: `target`, `robots` or `blocklist`
+    delay: seconds that were required after the previous exchange
+    hold: seconds of the hold that its answer began; 0 for none
+    retry_after: seconds that its answer asked for
+    conditional: whether it had If-None-Match or If-Modified-Since
+    has_validator: whether its answer had an ETag or a Last-Modified
+    rule, line: the line of robots.txt that decided; NULL if no rule is about the URL
+    robots, robots_at: the robots.txt that decided, by its `sha256` in `readable_copies`, and the
+        last request for it
+    blocklist, blocklist_at: as for `robots`
+    robots_status: of the answer to the request at `robots_at`
+    redirected_from: the URL that redirected to it
+    source: the declared source of a target
+    """
     return f"""
 SELECT id, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_at")} AS days_ago,
     host, url, gates, status, nullif(error, '') AS error, duration, connect_duration, monotonic,
@@ -527,6 +643,17 @@ FROM requests"""
 
 
 def _denials(sql: Sql) -> str:
+    """One row for each request that a gate denied, so that it was not sent.
+
+    id, denied_at, days_ago: its number and its time
+    host, url: of the request
+    gate: the gate that denied it, one of [these](reuse.md#what-a-spider-sees) or your own
+    reason: a sentence
+    run: its run
+    rule, line: the line of robots.txt that decided, or the listed domain
+    robots, robots_at, blocklist, blocklist_at, robots_status, redirected_from: as in
+        `readable_requests`
+    """
     return f"""
 SELECT id, {sql.time("denied_at")} AS denied_at, {sql.days_ago("denied_at")} AS days_ago, host, url,
     gate, reason, run, {_evidence(sql)}
@@ -534,6 +661,12 @@ FROM denials"""
 
 
 def _copies(sql: Sql) -> str:
+    """One row for each document that decided about requests.
+
+    sha256, kind: its name; `robots`, `blocklist` or `sources`
+    first_used_at, last_used_at: when it was needed
+    body: as text
+    """
     return f"""
 SELECT sha256, kind, {sql.time("first_used_at")} AS first_used_at,
     {sql.time("last_used_at")} AS last_used_at, {sql.text("body")} AS body
@@ -541,6 +674,13 @@ FROM copies"""
 
 
 def _robots(sql: Sql) -> str:
+    """One row for the last robots.txt of each scheme, host and port.
+
+    origin: scheme, host and port
+    requested_at, status: the last request for it; NULL without an answer
+    failing_since: the first of the failures in a row
+    body: the last good copy as text
+    """
     return f"""
 SELECT origin, {sql.time("requested_at")} AS requested_at, status,
     {sql.time("failing_since")} AS failing_since, {sql.text("body")} AS body
@@ -548,6 +688,12 @@ FROM robots"""
 
 
 def _blocklist(sql: Sql) -> str:
+    """One row for the blocklist, and one for its schema.
+
+    url: its address
+    requested_at, days_ago: the last request for it
+    bytes: of the document
+    """
     return f"""
 SELECT url, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_at")} AS days_ago,
     (SELECT length(body) FROM copies WHERE copies.sha256 = copy) AS bytes
@@ -555,6 +701,13 @@ FROM blocklist"""
 
 
 def _overrides(sql: Sql) -> str:
+    """One row for each change of an operator with `walsh hosts`.
+
+    id, made_at, host: its number, its time, the host
+    override: `release` or `delay`
+    seconds: the rest of the hold, or the new delay
+    reason: as given with `--because`
+    """
     return f"""
 SELECT id, {sql.time("made_at")} AS made_at, host, override, seconds, nullif(reason, '') AS reason
 FROM overrides"""

@@ -1,0 +1,267 @@
+"""Write the generated parts of the reference pages: ``make references``.
+
+A generated part stands below a heading, between the lines ``<!--generated-->`` and ``<!--end-->``.
+The heading names a command, a setting or a view. The text comes from the help of the command, from
+the ``#:`` comment of the setting, or from the docstring of the view.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import math
+import re
+import textwrap
+from dataclasses import fields
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scrapy.settings import Settings
+from sqlalchemy import create_engine
+
+from walsh_scrapy import options
+from walsh_scrapy.console.commands import COMMANDS
+from walsh_scrapy.console.program import build_parser
+from walsh_scrapy.state import tables
+from walsh_scrapy.state.views import VIEWS, create_views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+DOCS: Final = Path(__file__).parent
+_PART: Final = re.compile(
+    r"^(##+ (?:walsh )?([^\n]+)\n\n<!--generated-->\n).*?(?=^<!--end-->$)", re.MULTILINE | re.DOTALL
+)
+#: What a sentence of a help text writes without backticks: a setting, or an option.
+_NAME: Final = re.compile(r"\bWALSH_[A-Z_]+|(?<![\w-])--?[a-zA-Z][a-z-]*\b|(?<!\w)\.[a-z]{2,5}\b")
+_WIDTH: Final = 119
+
+
+class Page(NamedTuple):
+    """A page with generated parts: what each part describes, and how it is written."""
+
+    names: Iterable[str]
+    describe: Callable[[str], str]
+
+
+def generate(page: str) -> str:
+    """Return the text of a page in which every generated part is written anew.
+
+    Raises ValueError unless the page has one part for each name.
+    """
+    text = (DOCS / page).read_text("utf-8")
+    names, describe = PAGES[page]
+    headings = [match[2] for match in _PART.finditer(text)]
+    if sorted(headings) != sorted(names):
+        different = set(headings) ^ set(names)
+        raise ValueError(f"{page} needs one generated part for each of {', '.join(different)}")
+    return _PART.sub(lambda match: f"{match[1]}{describe(match[2]).strip()}\n", text)
+
+
+# Commands
+
+#: Options that several commands have. The page describes them once, with ``-s``.
+_SHARED: Final = ("output", "overwrite_output", "since", "sources", "json", "loglevel")
+_OF_EVERY_COMMAND: Final = ("help", "settings", "action_settings")
+_SHARED_HEADING: Final = "Options of several commands"
+
+
+def _describe_command(name: str) -> str:
+    """Return the help of a command: its description, arguments, examples and exit status 1."""
+    if name == _SHARED_HEADING:
+        return _describe_shared_options()
+    text, _, rest = COMMANDS[name].help_text.partition("\n\nexamples:\n")
+    examples, _, statuses = rest.partition("\n\nexit status:\n")
+    parts = [_as_markdown(paragraph) for paragraph in text.split("\n\n")]
+    actions = [action for action in _actions_of(name) if action.dest not in _OF_EVERY_COMMAND]
+    lines = [_describe_argument(action) for action in actions if action.dest not in _SHARED]
+    shared = [f"`{_call_of(action)}`" for action in actions if action.dest in _SHARED]
+    if shared:
+        lines.append(f"- {', '.join(shared)}")
+    if lines:
+        parts.append("\n".join(lines))
+    parts.append(f"```sh\n{textwrap.dedent(examples).strip()}\n```")
+    if failure := re.search(r"^ +1  (.+(?:\n {5,}.+)*)", statuses, re.MULTILINE):
+        parts.append(_fill(f"Exit status 1: {failure[1]}."))
+    return "\n\n".join(parts)
+
+
+def _describe_shared_options() -> str:
+    """Return the options of several commands, each as the first command describes it."""
+    actions = {action.dest: action for name in reversed(COMMANDS) for action in _actions_of(name)}
+    return "\n".join(_describe_argument(actions[name]) for name in (*_SHARED, "settings"))
+
+
+def _actions_of(name: str) -> list[argparse.Action]:
+    """Return the arguments of a command, those without a dash first."""
+    parser = build_parser(name.split(maxsplit=1)[0])
+    for word in name.split():
+        (actions,) = (action for action in parser._actions if _has_parsers(action))  # noqa: SLF001
+        parser = actions.choices[word]  # type: ignore[index]
+    listed = [action for action in parser._actions if not _has_parsers(action)]  # noqa: SLF001
+    return sorted(listed, key=lambda action: bool(action.option_strings))
+
+
+def _has_parsers(action: argparse.Action) -> bool:
+    return isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - it has no public name
+
+
+def _describe_argument(action: argparse.Action) -> str:
+    return _fill(f"- `{_call_of(action)}`: {_mark_names(action.help or '')}", "  ")
+
+
+def _call_of(action: argparse.Action) -> str:
+    """Return an argument as it is called, such as `--failing [DURATION]`."""
+    value = str(action.metavar or "|".join(action.choices or ()))
+    if action.nargs == "?":
+        value = f"[{value}]"
+    elif action.nargs in ("+", "*"):
+        value = f"{value} ..."
+    return " ".join([*action.option_strings[:1], value]).strip()
+
+
+def _as_markdown(paragraph: str) -> str:
+    """Return a paragraph of a help text, or an indented list of names with their meanings."""
+    if not paragraph.startswith("  "):
+        return _fill(_mark_names(" ".join(paragraph.split())))
+    lines = re.sub(r"\n {5,}", " ", paragraph).splitlines()
+    rows = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines]
+    # A list of arguments may follow. It begins with "-", so Markdown takes it for another list.
+    return "\n".join(_fill(f"* `{name}`: {_mark_names(meaning)}", "  ") for name, meaning in rows)
+
+
+def _mark_names(text: str) -> str:
+    """Put names in a sentence into backticks, and link settings."""
+    outside_and_inside = text.split("`")
+    outside_and_inside[::2] = [_NAME.sub(_mark_name, part) for part in outside_and_inside[::2]]
+    return "`".join(outside_and_inside)
+
+
+def _mark_name(match: re.Match[str]) -> str:
+    name = match[0]
+    is_setting = name.startswith(options.PREFIX)
+    return f"[{name}](settings.md#{name.lower()})" if is_setting else f"`{name}`"
+
+
+# Settings
+
+_DEFAULTS: Final = options.Options.from_settings(Settings())
+_SETTINGS: Final = {options.PREFIX + field.name.upper(): field for field in fields(_DEFAULTS)}
+
+
+def _describe_setting(name: str) -> str:
+    """Return the default, the limits or choices, and the description of a setting."""
+    field = _SETTINGS[name]
+    default = getattr(_DEFAULTS, field.name)
+    if field.name == "state_url":
+        default = default.replace(f"{Path.cwd()}/", "")
+    line = f"Default: {_value(default)}."
+    if field.name in options.DEFAULTS_OF_OWN_IDENTITY:
+        own = _value(options.DEFAULTS_OF_OWN_IDENTITY[field.name])
+        line = f"{line} For a bot with its own identity: {own}."
+    values = field.metadata["arguments"]
+    if values and isinstance(values[0], str):
+        line = f"{line} One of {', '.join(_value(value) for value in values)}."
+    elif values and values[1] == math.inf:
+        line = f"{line} At least {_value(values[0])}."
+    elif values:
+        line = f"{line} From {_value(values[0])} to {_value(values[1])}."
+    return f"{line}\n\n{_fill(_comments(options.Options)[field.name])}"
+
+
+def _value(value: object) -> str:
+    """Return a value as settings.py has it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+
+
+# Views and tables
+
+_TABLES: Final = "Tables"
+_COLUMN_LINE: Final = re.compile(
+    r"^([a-z_0-9]+(?:, [a-z_0-9]+)*): ((?:.+\n?)(?:^ +.+\n?)*)", re.MULTILINE
+)
+
+
+def _describe_view(name: str) -> str:
+    """Return the description of a view and a list of its columns, or a list of all tables."""
+    if name == _TABLES:
+        comments = _comments(tables)
+        return "\n".join(_item([name], comments[name]) for name in tables.metadata.tables)
+    *paragraphs, lines = inspect.cleandoc(VIEWS[name].__doc__ or "").split("\n\n")
+    meanings: dict[str, str] = {}
+    for names, meaning in _COLUMN_LINE.findall(lines):
+        meanings |= dict.fromkeys(names.split(", "), meaning)
+    columns = _columns_of_views()[name]
+    if different := meanings.keys() ^ set(columns):
+        raise ValueError(f"{name} does not describe its columns: {', '.join(different)}")
+    groups = groupby(columns, key=meanings.__getitem__)
+    items = [_item(names, meaning) for meaning, names in groups]
+    return "\n\n".join([*(_fill(_mark_names(text)) for text in paragraphs), "\n".join(items)])
+
+
+def _item(names: Iterable[str], meaning: str) -> str:
+    return _fill(f"- {', '.join(f'`{name}`' for name in names)}: {_mark_names(meaning)}", "  ")
+
+
+@cache
+def _columns_of_views() -> dict[str, tuple[str, ...]]:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        tables.create(connection)
+        create_views(connection)
+        return {
+            view: tuple(connection.exec_driver_sql(f"SELECT * FROM {view}").keys())  # noqa: S608
+            for view in VIEWS
+        }
+
+
+# Comments
+
+
+def _comments(thing: object) -> dict[str, str]:
+    """Return the ``#:`` comments above the variables of a module or the fields of a class."""
+    source = textwrap.dedent(inspect.getsource(thing))  # type: ignore[arg-type]
+    body = ast.parse(source).body
+    if isinstance(body[0], ast.ClassDef):
+        body = body[0].body
+    comments: dict[str, str] = {}
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                comments[name] = _comment_above(source.splitlines(), statement.lineno)
+    return comments
+
+
+def _comment_above(lines: list[str], number: int) -> str:
+    above: list[str] = []
+    for line in reversed(lines[: number - 1]):
+        if not line.strip().startswith("#:"):
+            break
+        above.insert(0, line.strip().removeprefix("#:"))
+    return " ".join(above)
+
+
+def _fill(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        " ".join(text.split()),
+        _WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+PAGES: Final = {
+    "commands.md": Page((_SHARED_HEADING, *COMMANDS), _describe_command),
+    "settings.md": Page(_SETTINGS, _describe_setting),
+    "state.md": Page((*VIEWS, _TABLES), _describe_view),
+}
+
+if __name__ == "__main__":
+    for page in PAGES:
+        (DOCS / page).write_text(generate(page), "utf-8")
