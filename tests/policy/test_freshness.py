@@ -79,7 +79,9 @@ def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
     assert hints.opens(at(moment)) == at(opens)
     yesterday = at(moment) - DAY
     found = not_before(yesterday, 0.0, hints, DAY)
-    assert found == (at(opens) if opens != moment else yesterday), "else the operator decides"
+    assert found == (at(opens) if opens != moment else yesterday), (
+        "outside these hours and days nothing delays a visit"
+    )
 
 
 def test_failures_delay_the_hour_in_which_a_source_would_be_due():

@@ -176,7 +176,7 @@ def test_a_host_is_in_flight_until_its_request_has_ended():
     frontier.wait("a.example", 1.0)
     frontier.restrict(Rank.ROBOTS, "a.example")
     assert frontier.pop(9.0) is None
-    assert frontier.next_at() is None, "what it waits for is an end, and no time"
+    assert frontier.next_at() is None, "the host waits for the end of a request, not for a time"
     frontier.free("a.example")
     assert frontier.pop(0.5) is None
     assert frontier.pop(1.0) == ("a.example", "robots")
@@ -383,7 +383,7 @@ def test_remaining_time_is_at_least_the_work_of_the_crawl():
     assert Frontier(follows_links=True).remaining(0.0) == 0.0
     broad = Frontier(follows_links=True)
     broad.push("a.example", "a")
-    assert broad.remaining(0.0) == math.inf, "its links are not known"
+    assert broad.remaining(0.0) == math.inf, "the links of the page are unknown"
 
 
 # The order of a crawl: what was begun is finished first, and no host is begun too late.
@@ -699,7 +699,7 @@ def test_scheduler_leaves_a_slow_host_to_the_end(simulated):
     assert run.stats["walsh/sources/fetched"] == 43
     of_slow = [number for number, hit in enumerate(run.log) if hit.host == "slow.example"]
     robots, first, second, third = of_slow
-    assert (robots, second, third) == (0, 82, 83), "it has the longest chain, then it is late"
+    assert (robots, second, third) == (0, 82, 83), "the longest chain comes first, a slow host last"
     assert first < 42
 
 

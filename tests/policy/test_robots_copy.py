@@ -108,7 +108,9 @@ def test_unused_copy_is_valid_for_longer(requested_at):
     assert not copy.is_valid_unused(999.0 - MAX_CLOCK_SKEW_SECONDS, 3 * DAY, requested_at), (
         "the clock was set back"
     )
-    assert not copy.is_valid_unused(1001.0, 3 * DAY, 1001.0), "its host was asked since"
+    assert not copy.is_valid_unused(1001.0, 3 * DAY, 1001.0), (
+        "the host got a request in the meantime"
+    )
 
 
 @pytest.mark.parametrize("failing_since", [None, 5.0])

@@ -276,7 +276,7 @@ def test_idle_transaction_loses_its_locks_and_is_run_again(postgresql_url):
         assert versions(database) == [VERSION, 9]
         assert len(tries) == 2
         with database.snapshot() as connection:
-            assert connection.scalar(limit) == "0", "a reader may take its time"
+            assert connection.scalar(limit) == "0", "reading has no timeout"
 
 
 @pytest.mark.parametrize("is_known", [False, True])
@@ -368,7 +368,7 @@ def test_server_clock_ignores_the_local_time_of_day(machine, seconds):
     clock.measure(machine.ask)
     machine.wall_now += seconds
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
-    assert clock.is_old, "it may have been suspended"
+    assert clock.is_old, "the machine may have been suspended"
     clock.measure(machine.ask)
     assert not clock.is_old
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
@@ -394,7 +394,7 @@ def test_wait_is_short_and_the_last_one_once_the_run_ends(monkeypatch, clock):
     assert waits.may_last(began=clock.at - ENDING_TIMEOUT_SECONDS, seconds=10.0)
     assert not waits.may_last(began=100.0, seconds=10.0)
     is_begun = waits.may_last(began=clock.at, seconds=10.0)
-    assert not is_begun, "nothing is waited for after a wait in vain"
+    assert not is_begun, "there is no wait after one that failed"
 
 
 def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
@@ -461,7 +461,7 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
             for _ in range(2):
                 with pytest.raises(LookupError):
                     opened.write(write)
-    assert told[0] == told[1], "the second time it was not asked"
+    assert told[0] == told[1], "the server was not asked again"
     assert re.search("silent for [0-9]+ s", told[0])
 
 
@@ -475,7 +475,7 @@ def test_silent_server_is_given_up_at_the_end_of_a_run(postgresql_url):
             for _ in range(5):
                 with pytest.raises(StateError, match="timeout expired"):
                     commit(state, SOURCE)
-            assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
+            assert relay.connections == before + 1, "there is no wait after one that failed"
 
 
 def test_connections_have_tcp_timeouts_that_a_url_can_change(postgresql_url):

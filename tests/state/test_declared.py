@@ -96,7 +96,7 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
         assert set(held(state, found.id)) == set(loaded), name
         again, repeated = warned(lambda file=file: state.sync(file, NOW))
         assert again.changes is None, name
-        assert warnings == expected == repeated, "each run says it"
+        assert warnings == expected == repeated, "each run logs the warnings"
 
 
 def test_wrong_or_empty_file_loses_no_source(state, file, synced):
@@ -148,7 +148,7 @@ def test_declared_urls_are_found_in_the_state(state, synced):
     number = synced(A + B + page).id
     feeds, pages = held(state, number), held(state, number, "llms")
     assert feeds.owner("http://a.example/feed") in feeds
-    assert feeds.owner("http://a.example/feed/") is None, "it is another request"
+    assert feeds.owner("http://a.example/feed/") is None, "another spelling is another request"
     assert feeds.owner("http://p.example/a") is None
     for url in ("http://p.example/a", "http://p.example/llms.txt"):
         assert pages.owner(url).url == "http://p.example/a"
@@ -233,12 +233,12 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
 
     commit(state, known)
     assert due() == (["b.example"], (1, 0, NOW + 60))
-    assert due(min_revisit=DAY / 2)[0] == ["b.example"], "that is what server and feed ask for"
+    assert due(min_revisit=DAY / 2)[0] == ["b.example"], "server or feed asked for a later visit"
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
-    assert due(only="example") == due(), "each source is asked one by one"
+    assert due(only="example") == due(), "each source is compared with the filter"
     assert due(force=True)[1][0] == 0
     commit(state, replace(known, not_before=known.visited_at))
-    assert due()[0] == ["b.example"], "not before the day of the operator is over"
+    assert due()[0] == ["b.example"], "the interval of the operator has not passed"
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
     commit(state, replace(known, not_before=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
@@ -248,7 +248,7 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     commit(state, moved)
     assert due(force=True)[0] == ["b.example", "z.example"]
     synced(B)
-    assert due()[0] == ["b.example"], "a removed source is not asked for"
+    assert due()[0] == ["b.example"], "a removed source is not due"
 
 
 def test_a_new_spelling_keeps_the_record(state, synced):
@@ -277,7 +277,9 @@ def test_source_declared_at_its_new_address_keeps_its_record(state, synced, tmp_
     assert (record.etag, record.move, state.sources.find(url)) == (b'"1"', None, None)
     rows = state.rows("readable_sources", where="entries > 0")
     assert {row["url"]: row["entries"] for row in rows} == {to: 1}
-    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, "that is c.example"
+    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, (
+        "only c.example is due"
+    )
 
 
 @pytest.mark.parametrize(
@@ -362,7 +364,7 @@ def test_declaration_of_a_large_file_is_kept_in_parts(monkeypatch, state, file, 
     assert len(names) == 1 + 8
     second = synced("".join([*blocks[:-1], B]))
     new = {name for (name,) in rows(select(copies.c.sha256))} - names
-    assert len(new) in (2, 3), "the parts that changed, and the copy that names all"
+    assert len(new) in (2, 3), "the changed parts, and the copy that lists all parts"
     bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
     what = RunDeclaration(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
     assert what.kind("http://a.example/3") == what.kind("http://b.example/feed") == "feed"

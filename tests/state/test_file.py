@@ -211,7 +211,7 @@ def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypat
         commit(crawl, replace(SOURCE, url="http://b.example/feed"))
         monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
         with contextlib.closing(State(url)) as state:
-            assert len(state.sources.all()) == 2, "what is in the write-ahead log is read, too"
+            assert len(state.sources.all()) == 2, "the write-ahead log is read, too"
 
 
 def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):

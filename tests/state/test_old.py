@@ -108,11 +108,13 @@ def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_comm
     assert [item["title"] for item in feeds.items] == ["Three"], "no entry is new twice"
     assert (llms.items, llms.stats["walsh/sources/fetched"]) == ([], 1)
     asked = {hit.url: hit for hit in feeds.log}
-    assert not {"held.example", "out.example"} & {hit.host for hit in feeds.log}, "hold and opt-out"
+    assert not {"held.example", "out.example"} & {hit.host for hit in feeds.log}, (
+        "one host is on hold, one opted out"
+    )
     assert "http://denied.example/feed" not in asked
     assert asked["http://same.example/feed"].status == 304
     robots, page = (hit for hit in feeds.log if hit.host == "blog.example")
-    assert page.started - robots.ended >= 60.0, "the delay that its operator gave it"
+    assert page.started - robots.ended >= 60.0, "the delay that the operator set"
     settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old}
     attested = run_command("attest", "--json", settings=settings).stdout.splitlines()
     assert [row["findings"] for row in map(json.loads, attested) if row["findings"]] == []

@@ -126,7 +126,7 @@ def test_a_new_host_is_taken_and_requested_at_once(engine, now):
     run(engine, beat, US)
     taken = run(engine, take, HOST, US)
     assert (taken.status, taken.host.times) == ("ready", HostTimes(owner="us"))
-    assert run(engine, take, HOST, US) == taken, "again, after its connection was lost"
+    assert run(engine, take, HOST, US) == taken, "a repeated call after a lost connection"
     assert run(engine, take, HOST, THEM).status == "wait"
     assert run(engine, begin, HOST, THEM, ASK).status == "lost"
     begun = run(engine, begin, HOST, US, ASK)
@@ -219,7 +219,7 @@ def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, owns, HOST, US)
     now[0] += 45.0
     assert not run(engine, owns, HOST, US)
-    assert run(engine, take, HOST, THEM).status == "wait", "who has not watched does not judge"
+    assert run(engine, take, HOST, THEM).status == "wait", "a new worker may not take over a host"
     run(engine, leave, US)
     assert run(engine, take, HOST, THEM).status == "ready"
     now[0] += 90_000.0
@@ -317,7 +317,7 @@ def test_request_is_logged_at_its_start_and_completed_at_its_end(state, rows):
     again = state.write(lambda connection: log_begin(connection, replace(sent, requested_at=200.0)))
     assert rows(log) == [whole, (200.0, 0.0, None, None, 0.0)]
     state.write(lambda connection: forget_begin(connection, again))
-    assert rows(log) == [whole], "it was never sent"
+    assert rows(log) == [whole], "the request was never sent"
 
 
 def test_outcome_and_end_of_exchange_are_written_together(state, rows):

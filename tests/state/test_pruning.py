@@ -140,7 +140,7 @@ def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, withi
     for remaining in (15, 5):
         assert not state.prune(NOW, 30 * DAY, within(2))
         found = left(database, requests.c.requested_at)
-        assert found == sorted(moments[:remaining]), "nothing is missing after what is left"
+        assert found == sorted(moments[:remaining]), "the newest rows remain"
     assert not state.prune(NOW, 30 * DAY, within(0))
     assert len(left(database, requests.c.requested_at)) == 5
     assert state.prune(NOW, 30 * DAY, always)
@@ -256,7 +256,9 @@ def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     assert len(left(database, declared.c.url)) == 26
     assert not state.prune(later, 30 * DAY, within(2))
     assert len(left(database, declared.c.url)) == 16, "in small transactions"
-    assert state.sync(tmp_path / "old.txt", later).changes.new == 10, "what is gone is read again"
+    assert state.sync(tmp_path / "old.txt", later).changes.new == 10, (
+        "deleted sources are read again"
+    )
     assert state.prune(later, 30 * DAY, always)
     assert len(left(database, declared.c.url)) == 26
     assert state.prune(later + 91 * DAY, 30 * DAY, always)
@@ -369,7 +371,9 @@ def test_the_request_that_brought_a_robots_txt_names_it(state, rows):
     keep_robots(state, ORIGIN, RobotsCopy(1001.0, 503, failing_since=1001.0), "a.example", None)
     assert rows(named.where(requests.c.run.is_(None))) == [(None, 1001.0, 503)]
     keep_robots(state, ORIGIN, robots_of_evidence(1300.0), "a.example", 1)
-    assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], "too late"
+    assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], (
+        "the request is too old to be completed"
+    )
 
 
 def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
@@ -378,11 +382,11 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     keep_robots(state, ORIGIN, robots_of_evidence(9 * DAY, NEW))
     last = 9 * DAY + 30 * DAY + COPY_MARGIN_SECONDS
     prune(database, state, last + DAY - 1.0, 30 * DAY)
-    assert copy(state, OLD) is not None, "it was in force until day 9, which goes as a whole"
+    assert copy(state, OLD) is not None, "the copy was used until day 9"
     prune(database, state, last + DAY, 30 * DAY)
     assert copy(state, OLD) is None
     prune(database, state, 1000 * DAY, 30 * DAY)
-    assert copy(state, NEW) is not None, "it is in force"
+    assert copy(state, NEW) is not None, "the copy is in use"
 
 
 def test_the_copy_of_a_file_that_fails_stays(state, database):
@@ -400,7 +404,7 @@ def test_copies_stay_while_old_records_are_left_for_later(state, database):
     late = 300 * DAY
     log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
     delete_in_turn(database, [log_requests, documents], lambda: True)
-    assert copy(state, OLD) is not None, "the denial names it"
+    assert copy(state, OLD) is not None, "the denial refers to the copy"
     delete_in_turn(database, [log_denials], lambda: True)
     delete_in_turn(database, [documents], lambda: True)
     assert copy(state, OLD) is None

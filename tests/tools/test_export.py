@@ -143,7 +143,7 @@ def test_each_entry_has_the_name_tags_and_folder_of_its_source(state, tmp_path):
     assert (first["source_name"], first["source_tags"], first["source_folder"]) == (
         "A", ["News, all", "World", "x"], "News, all/World",
     )  # fmt: skip
-    assert {row["source_name"] for row in exported(state)} == {None}, "without a sources file"
+    assert {row["source_name"] for row in exported(state)} == {None}, "there is no sources file"
 
 
 def test_entries_of_the_first_visit_are_marked_as_backfill(url):
