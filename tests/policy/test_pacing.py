@@ -45,8 +45,8 @@ host_times = st.builds(
 
 def after(times, now, **exchange):
     """The times after an exchange without an answer, or with a `status`."""
-    given = {"delay": 1.0, "latency": 10.0, "status": 0} | exchange
-    return times.after(Exchange(**given), BACKOFF, now)
+    fields = {"delay": 1.0, "latency": 10.0, "status": 0} | exchange
+    return times.after(Exchange(**fields), BACKOFF, now)
 
 
 def lifted(times):
@@ -70,8 +70,8 @@ def test_the_first_request_to_an_unseen_host_is_never_delayed():
     ],
 )
 def test_request_for_the_blocklist_waits_at_most_a_day(host, rank, for_blocklist, is_bounded):
-    most = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
-    assert most == (MAX_BLOCKLIST_WAIT_SECONDS if is_bounded else math.inf)
+    max_wait = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
+    assert max_wait == (MAX_BLOCKLIST_WAIT_SECONDS if is_bounded else math.inf)
 
 
 @pytest.mark.parametrize(

@@ -170,8 +170,8 @@ class Machine(RuleBasedStateMachine):
 
     def beat(self, body):
         with self.engine.begin() as connection:
-            seen = beat(connection, body.worker)
-        body.watch.see(seen.now, self.true)
+            beats = beat(connection, body.worker)
+        body.watch.see(beats.now, self.true)
         body.has_beaten = True
 
     # ---- workers ----
@@ -611,9 +611,9 @@ class Machine(RuleBasedStateMachine):
 
     def lift(self, host):
         with self.engine.begin() as connection:
-            left = release_hold(connection, host, "they wrote: go on")
-        assert not left or self.holds[host]
-        if left:
+            remaining = release_hold(connection, host, "they wrote: go on")
+        assert not remaining or self.holds[host]
+        if remaining:
             self.holds[host] = []
 
     def delay(self, host, seconds):
