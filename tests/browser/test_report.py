@@ -55,32 +55,32 @@ def address(tmp_path_factory):
 @pytest.fixture
 def visit(chromium, address):
     """Return a function that opens a page; at the end nothing may have been said or loaded."""
-    told, contexts = [], []
+    messages, contexts = [], []
 
     def opened(size, viewport=DESK, **options):
         context = chromium.new_context(viewport=viewport, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
-        page.on("dialog", lambda dialog: told.append(dialog.message))
-        page.on("request", lambda request: told.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: messages.append(dialog.message))
+        page.on("request", lambda request: messages.append(request.url))
         page.goto(address(size))
-        assert told.pop(0) == address(size)
+        assert messages.pop(0) == address(size)
         return page
 
     yield opened
-    assert told == []
+    assert messages == []
     for context in contexts:
         context.close()
 
 
 def violations(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page).response["violations"]
+    found_violations = axe.Axe().run(page).response["violations"]
     return [
         (violation["id"], [node["html"][:200] for node in violation["nodes"]])
-        for violation in found
+        for violation in found_violations
     ]
 
 
@@ -104,8 +104,8 @@ def test_empty_page_has_no_violations(visit, size):
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_ten_thousand_requests_open_in_two_seconds(visit, viewport):
     page = visit("many", viewport)
-    taken = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-    assert 0 < taken < 2000.0
+    milliseconds = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    assert 0 < milliseconds < 2000.0
 
 
 def test_page_works_without_javascript_by_keyboard(visit):

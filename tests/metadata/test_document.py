@@ -157,9 +157,9 @@ def sentence(body, content_type=None):
     ],
 )
 def test_error_says_what_the_body_is(body, what):
-    said = sentence(body.encode() if isinstance(body, str) else body)
-    assert what in said
-    assert said.endswith(".")
+    error = sentence(body.encode() if isinstance(body, str) else body)
+    assert what in error
+    assert error.endswith(".")
 
 
 def test_the_error_names_the_format_and_the_media_type():
@@ -243,8 +243,8 @@ def test_elements_before_a_link_are_read_as_in_browsers(before, found):
 
 def test_titles_are_one_line_in_the_encoding_of_the_page():
     link = f'<link rel=alternate type={MEDIA_TYPE} href="/\xfcber" title="\xc4 &amp;\n&#27; B">'
-    (found,) = feeds_in_head(link.encode("latin-1"), "text/html; charset=iso-8859-1", PAGE)
-    assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", MEDIA_TYPE)
+    (feed_link,) = feeds_in_head(link.encode("latin-1"), "text/html; charset=iso-8859-1", PAGE)
+    assert feed_link == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", MEDIA_TYPE)
 
 
 def test_each_feed_is_kept_once_and_comments_come_last():

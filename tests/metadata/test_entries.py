@@ -41,12 +41,12 @@ def sha(text):
 def new(entries, known=None, source=SOURCE):
     """Return the entries of a document that are not known, by the rule of the state."""
     known = KnownEntries() if known is None else known
-    found = []
+    new_entries = []
     for entry, keys in zip(entries, keys_of(*entries, source=source), strict=True):
         if not known.has(keys):
             known.add(keys)
-            found.append(entry)
-    return found
+            new_entries.append(entry)
+    return new_entries
 
 
 def keys_of(*entries, source=SOURCE):
@@ -160,10 +160,12 @@ def are_same(one, other):
 @given(st.lists(st.lists(ENTRIES.filter(lambda entry: entry.url), max_size=4), max_size=4))
 def test_no_entry_is_lost_or_kept_twice(documents):
     known = KnownEntries()
-    kept = [entry for document in documents for entry in new(document, known)]
-    for at, one in enumerate(kept):
-        assert not any(are_same(one, other) for other in kept[:at])
-    assert all(any(are_same(one, other) for other in kept) for doc in documents for one in doc)
+    new_entries = [entry for document in documents for entry in new(document, known)]
+    for at, one in enumerate(new_entries):
+        assert not any(are_same(one, other) for other in new_entries[:at])
+    assert all(
+        any(are_same(one, other) for other in new_entries) for doc in documents for one in doc
+    )
 
 
 @given(
@@ -255,7 +257,7 @@ def test_titles_stand_for_missing_ids_on_a_repeated_page():
     keys = keys_of(*entries)
     document = document_keys(keys, ANSWERED_AT)
     assert document.repeated_pages == {sha(PAGE)}
-    used = [given.title_key for given in keys[:2]] + [keys[2].key]
+    used = [entry_keys.title_key for entry_keys in keys[:2]] + [keys[2].key]
     assert [judged.key for judged in document.entries] == used
 
 
@@ -313,8 +315,8 @@ def test_posts_and_comments_are_recorded_in_any_order_of_feeds(simulated):
     paths = list(PAGES)
     sources = [f"http://{n}.example{path}" for n in range(3) for path in paths[n:] + paths[:n]]
     first, second, third = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
-    found = [Counter(item["title"].split()[0] for item in run.items) for run in (first, second)]
-    assert found == [{"Day": 3 * 1, "By:": 3 * 1}, {"Day": 3 * 2, "By:": 3 * (3 * 3 - 1)}]
+    counts = [Counter(item["title"].split()[0] for item in run.items) for run in (first, second)]
+    assert counts == [{"Day": 3 * 1, "By:": 3 * 1}, {"Day": 3 * 2, "By:": 3 * (3 * 3 - 1)}]
     assert len(third.items) == 3 * (2 + 5 * 5 - 3 * 3)
     # "Known before" is said of what is known: each entry of the first run, and the posts twice.
     known = [run.stats.get("walsh/entries/known", 0) for run in (first, second)]

@@ -34,10 +34,10 @@ ATOM_03 = Path(__file__).with_name("atom03.xml").read_text("utf-8")
 RDF = Path(__file__).with_name("rdf10.xml").read_text("utf-8")
 
 
-def read(text, **given):
+def read(text, **options):
     body = text if isinstance(text, bytes) else text.encode()
-    given = {"url": URL, "content_type": "application/xml", "source": URL} | given
-    return parse_feed(body, **given)
+    options = {"url": URL, "content_type": "application/xml", "source": URL} | options
+    return parse_feed(body, **options)
 
 
 def rss(body, version="2.0"):
@@ -283,9 +283,9 @@ def test_children_of_a_foreign_element_are_ignored(begin, end, broken):
     others = f"{begin}{OTHERS}{end}{broken}"
     for own in (f"{others}{RSS_OWN}", f"{RSS_OWN}{others}", f"<guid>g</guid>{others}"):
         feed = f"{{0}}<item>{own}</item><ttl>60</ttl><language>de</language>{{0}}"
-        without, found = rss(feed.replace(others, "").format("")), rss(feed.format(others))
-        assert found == without
-        assert found.format == ("rss20, repaired" if broken else "rss20")
+        without, with_children = rss(feed.replace(others, "").format("")), rss(feed.format(others))
+        assert with_children == without
+        assert with_children.format == ("rss20, repaired" if broken else "rss20")
     declared = (
         "xmlns:dc='http://purl.org/dc/elements/1.1/' xmlns:media='http://search.yahoo.com/mrss/' "
         "xmlns:sy='http://purl.org/rss/1.0/modules/syndication/'"
@@ -406,9 +406,9 @@ def test_long_titles_are_cut_and_their_entries_kept():
     feed = read(f"<rss><channel>{prose}<item>{prose}<guid>1</guid></item></channel></rss>")
     for title in (feed.title, feed.entries[0].title):
         assert title == "word " * 59 + "word…"
-    kept = EntryItem.from_entry(feed.entries[0], feed=feed, source=URL)
-    kept.first_seen = "2026-05-24T00:00:00Z"
-    check_item(kept)
+    stored = EntryItem.from_entry(feed.entries[0], feed=feed, source=URL)
+    stored.first_seen = "2026-05-24T00:00:00Z"
+    check_item(stored)
 
 
 # --- dates, as feeds carry them

@@ -225,9 +225,9 @@ def test_markdown_that_resembles_another_format_is_read(text, content_type):
 
 
 def test_the_sentence_stays_one_line():
-    said = sentence(b"hello", "text/plain\r\nERROR forged " + "x" * 999)
-    assert "\n" not in said
-    assert len(said) < 200
+    error = sentence(b"hello", "text/plain\r\nERROR forged " + "x" * 999)
+    assert "\n" not in error
+    assert len(error) < 200
 
 
 # --- limits
@@ -301,9 +301,9 @@ def test_the_end_of_a_bare_url_is_found_in_linear_time():
         __slots__ = ()
 
         def __getitem__(self, key):
-            found = super().__getitem__(key)
-            read.append(len(found))
-            return found
+            part = super().__getitem__(key)
+            read.append(len(part))
+            return part
 
         def count(self, *wanted):
             read.append(len(self))

@@ -150,8 +150,8 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS, max_size=12).map("".join) | st.text(max_size=40))
 def test_any_text_is_a_time_or_none(text):
-    found = date_in_utc(text)
-    assert found is None or TIME.fullmatch(found)
+    date = date_in_utc(text)
+    assert date is None or TIME.fullmatch(date)
 
 
 FORMATS = [

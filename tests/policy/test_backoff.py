@@ -51,9 +51,9 @@ def test_values_that_are_no_retry_after(value):
 @cases("now", "digits", "year")
 def test_two_digit_years_are_never_more_than_50_years_ahead(now, digits, year):
     present = datetime(now, 1, 1, tzinfo=UTC)
-    found = parse_retry_after(f"Monday, 02-Feb-{digits} 00:00:00 GMT", present)
+    seconds = parse_retry_after(f"Monday, 02-Feb-{digits} 00:00:00 GMT", present)
     ahead = (datetime(year, 2, 2, tzinfo=UTC) - present).total_seconds()
-    assert found == max(0.0, ahead)
+    assert seconds == max(0.0, ahead)
 
 
 def test_exactly_50_years_is_still_the_future():
@@ -117,8 +117,8 @@ ITEMS = st.one_of(
 
 @given(st.lists(ITEMS, min_size=1), st.sampled_from([",", ", ", "\n"]))
 def test_longest_item_of_a_list_is_used(items, separator):
-    found = [parse_retry_after(item, NOW) for item in items]
-    longest = max((seconds for seconds in found if seconds is not None), default=None)
+    waits = [parse_retry_after(item, NOW) for item in items]
+    longest = max((seconds for seconds in waits if seconds is not None), default=None)
     assert parse_retry_after(separator.join(items), NOW) == longest
 
 
@@ -210,8 +210,8 @@ def test_other_statuses(status, retry_after, seconds):
     ids=["no answer", "a timeout", "a timeout, without retries", "too slow"],
 )
 def test_retries_of_a_robots_txt_without_answer(max_retries, timed_out, is_slow, retries):
-    seen = max_retries_after_silence(max_retries, timed_out=timed_out, is_slow=is_slow)
-    assert seen == retries
+    allowed_retries = max_retries_after_silence(max_retries, timed_out=timed_out, is_slow=is_slow)
+    assert allowed_retries == retries
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,13 @@ def listing(*domains):
 
 
 def test_the_sample_of_the_contract():
-    found = Blocklist.parse(document())
-    assert found.refresh == timedelta(hours=6)
-    assert found.blocks("https://www.example.com/feed.xml") == Entry(
+    blocklist = Blocklist.parse(document())
+    assert blocklist.refresh == timedelta(hours=6)
+    assert blocklist.blocks("https://www.example.com/feed.xml") == Entry(
         "example.com", "2026-05-23", "email opt-out"
     )
-    assert found.blocks("https://example.org/") is None
-    assert len(found) == 1
+    assert blocklist.blocks("https://example.org/") is None
+    assert len(blocklist) == 1
 
 
 LISTED = [
@@ -85,8 +85,8 @@ def test_empty_list_blocks_no_host():
 
 def test_a_domain_listed_twice_keeps_its_first_entry():
     twice = [{"domain": "a.example", "reason": "one"}, {"domain": "A.example.", "reason": "two"}]
-    found = Blocklist.parse(document(blocked=twice)).blocks("http://a.example/")
-    assert found == Entry("a.example", "", "one")
+    entry = Blocklist.parse(document(blocked=twice)).blocks("http://a.example/")
+    assert entry == Entry("a.example", "", "one")
 
 
 def test_unknown_members_are_ignored():
@@ -118,11 +118,11 @@ def test_refresh_of_the_document_is_used_within_limits(said, used):
 
 @pytest.mark.parametrize("said", ["P1M", "6 hours", "", 6, None, {}, "x" * 999, ...])
 def test_a_list_is_adopted_whose_refresh_alone_makes_no_sense(said):
-    found = Blocklist.parse(document(refresh=said), {"required": ["refresh"]})
-    assert found.blocks("http://example.com/")
-    assert found.refresh == timedelta(hours=6)
-    assert found.problem.startswith("$.refresh is ")
-    assert len(found.problem) < 120
+    blocklist = Blocklist.parse(document(refresh=said), {"required": ["refresh"]})
+    assert blocklist.blocks("http://example.com/")
+    assert blocklist.refresh == timedelta(hours=6)
+    assert blocklist.problem.startswith("$.refresh is ")
+    assert len(blocklist.problem) < 120
     assert not Blocklist.parse(document()).problem
 
 
@@ -150,11 +150,11 @@ def test_stored_reason_has_no_address_and_no_credential(reason, kept):
 
 def test_a_list_that_was_adopted_is_kept_as_sorted_entries():
     blocked = [{"domain": "Ex.ample.", "added": "2026-05-23"}, {"domain": "a.b", "reason": "a\tb"}]
-    found = Blocklist.parse(document(blocked=blocked, refresh="P1M"))
-    head, *entries = found.text().split("\n")
+    blocklist = Blocklist.parse(document(blocked=blocked, refresh="P1M"))
+    head, *entries = blocklist.text().split("\n")
     assert entries == ["a.b\t\ta\\tb", "ex.ample\t2026-05-23\t"]
     assert head.startswith("[21600.0, \"$.refresh is 'P1M'")
-    assert Blocklist.of_text(found.text()) == found
+    assert Blocklist.of_text(blocklist.text()) == blocklist
     assert Blocklist.of_text(Blocklist.EMPTY.text()) == Blocklist.EMPTY
 
 
@@ -220,12 +220,12 @@ def test_the_compiled_schema_agrees_with_jsonschema(changes, blocked, left_out):
 @given(DOMAINS, st.sampled_from(["http://{}/", "https://x.{}:8443/y", "http://u@{}"]))
 def test_each_adopted_domain_is_blocked(domain, spelled):
     with suppress(InvalidBlocklist):
-        found = listing(domain)
-        host = next(iter(found.entries))
+        blocklist = listing(domain)
+        host = next(iter(blocklist.entries))
         assert re.fullmatch(r"[a-z0-9_:.-]+", host)
-        assert found.blocks(f"http://[{host}]" if ":" in host else f"http://{host}")
+        assert blocklist.blocks(f"http://[{host}]" if ":" in host else f"http://{host}")
         if ":" not in domain and not host.replace(".", "").isdigit():
-            assert found.blocks(spelled.format(domain))
+            assert blocklist.blocks(spelled.format(domain))
 
 
 # The published schema
@@ -282,10 +282,10 @@ def test_a_plain_domain_is_read_as_any_other():
     ends = ("com", "c0m", "0x7f", "127", "xn--p1ai", "\u0440\u0444", "com.", "a-b", "co.uk")
     for domain in (f"{label}.{end}" for label in labels for end in ends):
         try:
-            found = Blocklist.parse(document(blocked=[{"domain": domain}])).entries
+            entries = Blocklist.parse(document(blocked=[{"domain": domain}])).entries
         except InvalidBlocklist:
             continue
-        assert list(found) == [host_of(f"http://{domain}/") or domain.lower()]
+        assert list(entries) == [host_of(f"http://{domain}/") or domain.lower()]
 
 
 @pytest.mark.parametrize("name", ["a.123", "256.256.256.256", "a.0x7F."])
@@ -317,9 +317,9 @@ def test_a_text_has_a_domain_a_line_and_each_says_which(url, why):
 
 
 def test_text_list_blocks_no_other_hosts():
-    found = parse_local(TEXT, "own.txt")
-    assert len(found) == 4
-    assert found.blocks("http://notshop.example/") is None
+    blocklist = parse_local(TEXT, "own.txt")
+    assert len(blocklist) == 4
+    assert blocklist.blocks("http://notshop.example/") is None
     assert len(parse_local(b"# nothing\n\n", "own.txt")) == 0
 
 

@@ -59,8 +59,8 @@ def test_longer_interval_of_server_and_feed_is_used(
     operator_interval, server_interval, feed_interval, seconds, failures
 ):
     hints = UpdateHints(feed_interval)
-    found = not_before(NOW, server_interval, hints, operator_interval, failures)
-    assert found == NOW + seconds
+    next_visit = not_before(NOW, server_interval, hints, operator_interval, failures)
+    assert next_visit == NOW + seconds
 
 
 def at(text):
@@ -78,8 +78,10 @@ def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
     hints = UpdateHints(skip_hours=frozenset(hours), skip_days=frozenset(days))
     assert hints.opens(at(moment)) == at(opens)
     yesterday = at(moment) - DAY
-    found = not_before(yesterday, 0.0, hints, DAY)
-    assert found == (at(opens) if opens != moment else yesterday), "else the operator decides"
+    next_visit = not_before(yesterday, 0.0, hints, DAY)
+    assert next_visit == (at(opens) if opens != moment else yesterday), (
+        "outside these hours and days nothing delays a visit"
+    )
 
 
 def test_failures_delay_the_hour_in_which_a_source_would_be_due():
@@ -104,9 +106,9 @@ def test_next_visit_is_neither_too_early_nor_too_late(
 ):
     """With any hours and days to skip: not before the longest interval, and within 30 days."""
     longest = max(MAX_REVISIT_SECONDS, min(operator_interval, MAX_WAIT_SECONDS))
-    found = not_before(NOW, server_interval, hints, operator_interval, failures)
-    assert NOW + min(max(server_interval, hints.interval), longest) <= found <= NOW + longest
+    next_visit = not_before(NOW, server_interval, hints, operator_interval, failures)
+    assert NOW + min(max(server_interval, hints.interval), longest) <= next_visit <= NOW + longest
     doubled = min(operator_interval, MAX_WAIT_SECONDS) * 2.0 ** max(failures - 1, 0)
-    due = max(found, NOW + min(doubled, longest))
+    due = max(next_visit, NOW + min(doubled, longest))
     if due < NOW + longest:
         assert hints.opens(due) == due

@@ -36,8 +36,8 @@ def drain_host(frontier, host, count):
     """The first items of the only ready host."""
     items = []
     for _ in range(count):
-        found, item = frontier.pop(0.0)
-        assert found == host
+        popped_host, item = frontier.pop(0.0)
+        assert popped_host == host
         items.append(item)
         frontier.free(host)
     return items
@@ -135,11 +135,11 @@ def test_returned_request_stays_first_of_its_host():
     frontier.push(host, first, is_back=True)
     frontier.push(host, "robots.txt", Rank.ROBOTS)
     frontier.push(host, "d")
-    found = []
+    requests = []
     while len(frontier):
         frontier.free("a.example")
-        found.append(frontier.pop(0.0)[1])
-    assert found == ["robots.txt", *"abcd"]
+        requests.append(frontier.pop(0.0)[1])
+    assert requests == ["robots.txt", *"abcd"]
 
 
 def test_upcoming_lists_the_next_requests_without_removing_them():
@@ -176,7 +176,7 @@ def test_a_host_is_in_flight_until_its_request_has_ended():
     frontier.wait("a.example", 1.0)
     frontier.restrict(Rank.ROBOTS, "a.example")
     assert frontier.pop(9.0) is None
-    assert frontier.next_at() is None, "what it waits for is an end, and no time"
+    assert frontier.next_at() is None, "the host waits for the end of a request, not for a time"
     frontier.free("a.example")
     assert frontier.pop(0.5) is None
     assert frontier.pop(1.0) == ("a.example", "robots")
@@ -334,30 +334,30 @@ class Told:
     ]
 )
 def test_request_is_handed_out_exactly_when_its_host_is_ready(steps):
-    frontier, told = Frontier(), Told()
+    frontier, model = Frontier(), Told()
     for number, (step, first, second) in enumerate(steps):
         if step == "push":
             frontier.push(first, number, second)
-            told.waiting.append((first, number, second))
+            model.waiting.append((first, number, second))
         elif step == "wait":
             frontier.wait(first, second)
-            told.ready_at[first] = second
+            model.ready_at[first] = second
         elif step == "restrict":
             frontier.restrict(second, first)
-            told.allowed[first] = second
-        elif step == "end" and first in told.busy:
-            frontier.record_service(first, second, told.now)
+            model.allowed[first] = second
+        elif step == "end" and first in model.busy:
+            frontier.record_service(first, second, model.now)
             frontier.free(first)
-            told.busy.remove(first)
-            told.late = told.late | {first} if second >= LONG else told.late - {first}
+            model.busy.remove(first)
+            model.late = model.late | {first} if second >= LONG else model.late - {first}
         elif step == "pop":
-            told.now += first
-            may_go, popped = told.may_go(), frontier.pop(told.now)
+            model.now += first
+            may_go, popped = model.may_go(), frontier.pop(model.now)
             assert popped in (may_go or [None])
             if popped:
-                told.busy.add(popped[0])
-                told.waiting = [entry for entry in told.waiting if entry[:2] != popped]
-        assert len(frontier) == len(told.waiting)
+                model.busy.add(popped[0])
+                model.waiting = [entry for entry in model.waiting if entry[:2] != popped]
+        assert len(frontier) == len(model.waiting)
 
 
 def test_the_least_time_left_is_the_longest_chain_of_a_host():
@@ -383,7 +383,7 @@ def test_remaining_time_is_at_least_the_work_of_the_crawl():
     assert Frontier(follows_links=True).remaining(0.0) == 0.0
     broad = Frontier(follows_links=True)
     broad.push("a.example", "a")
-    assert broad.remaining(0.0) == math.inf, "its links are not known"
+    assert broad.remaining(0.0) == math.inf, "the links of the page are unknown"
 
 
 # The order of a crawl: what was begun is finished first, and no host is begun too late.
@@ -407,12 +407,12 @@ class Played:
 
     @property
     def first_entry(self):
-        return next(ended for _, what, ended in self.sent if what != ROBOTS)
+        return next(ended for _, request, ended in self.sent if request != ROBOTS)
 
     @property
     def share_until_half(self):
         """The share of all requests after which half of the sources were read."""
-        read = [number for number, (_, what, _) in enumerate(self.sent, 1) if what != ROBOTS]
+        read = [number for number, (_, request, _) in enumerate(self.sent, 1) if request != ROBOTS]
         return read[(len(read) - 1) // 2] / len(self.sent)
 
 
@@ -483,14 +483,14 @@ class Crawl:
         """End the exchange that ends first."""
         exchange = min(self.out, key=itemgetter(0))
         self.out.remove(exchange)
-        self.now, host, what = exchange
+        self.now, host, request = exchange
         spacing = self.hosts[host][0]
         self.frontier.record_service(host, self.service[host], self.now)
         self.frontier.wait(host, self.now + spacing, spacing)
-        if what == ROBOTS:
+        if request == ROBOTS:
             self.frontier.restrict(Rank.TARGET, host)
         self.frontier.free(host)
-        return host, what, self.now
+        return host, request, self.now
 
 
 PLANS = st.lists(st.tuples(st.sampled_from([1.0, 2.0, 5.0]), st.integers(1, 8)), min_size=1)
@@ -609,7 +609,7 @@ def test_random_crawls_take_little_longer_than_their_lower_bound(
     finding_it = len(hosts) * service / at_once
     must = max(exchanges_of(hosts, service) / at_once, finding_it + longest_chain(hosts, service))
     assert played.seconds <= 1.05 * must + 1.0
-    sent = sorted((host, what) for host, what, _ in played.sent if what != ROBOTS)
+    sent = sorted((host, request) for host, request, _ in played.sent if request != ROBOTS)
     assert sent == sorted((host, n) for host, (_, m) in hosts.items() for n in range(m))
 
 
@@ -699,7 +699,7 @@ def test_scheduler_leaves_a_slow_host_to_the_end(simulated):
     assert run.stats["walsh/sources/fetched"] == 43
     of_slow = [number for number, hit in enumerate(run.log) if hit.host == "slow.example"]
     robots, first, second, third = of_slow
-    assert (robots, second, third) == (0, 82, 83), "it has the longest chain, then it is late"
+    assert (robots, second, third) == (0, 82, 83), "the longest chain comes first, a slow host last"
     assert first < 42
 
 
@@ -714,6 +714,6 @@ def test_scheduler_reads_all_sources_of_a_host_beyond_its_limit(simulated):
         sources=["http://late.example/feed", *(f"http://many.example{path}" for path in paths)],
     )
     assert run.stats["walsh/sources/due"] == run.stats["walsh/sources/fetched"] == 131
-    asked = [hit.path for hit in run.log if hit.host == "many.example"]
-    assert asked == ["/robots.txt", *paths]
+    requested = [hit.path for hit in run.log if hit.host == "many.example"]
+    assert requested == ["/robots.txt", *paths]
     assert_polite(run.log)

@@ -45,8 +45,8 @@ host_times = st.builds(
 
 def after(times, now, **exchange):
     """The times after an exchange without an answer, or with a `status`."""
-    given = {"delay": 1.0, "latency": 10.0, "status": 0} | exchange
-    return times.after(Exchange(**given), BACKOFF, now)
+    fields = {"delay": 1.0, "latency": 10.0, "status": 0} | exchange
+    return times.after(Exchange(**fields), BACKOFF, now)
 
 
 def lifted(times):
@@ -70,8 +70,8 @@ def test_the_first_request_to_an_unseen_host_is_never_delayed():
     ],
 )
 def test_request_for_the_blocklist_waits_at_most_a_day(host, rank, for_blocklist, is_bounded):
-    most = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
-    assert most == (MAX_BLOCKLIST_WAIT_SECONDS if is_bounded else math.inf)
+    max_wait = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
+    assert max_wait == (MAX_BLOCKLIST_WAIT_SECONDS if is_bounded else math.inf)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_hold_and_the_delay_are_two_clocks():
 
 def test_host_in_flight_is_ready_after_the_latest_end():
     busy = HostTimes(request_ended_at=0.0, delay=100.0, in_flight_until=165.0)
-    assert busy.ready_at(1.0) == 265.0, "a dead worker's exchange counts as ended then"
+    assert busy.ready_at(1.0) == 265.0, "the exchange of a dead worker ends then"
     assert after(busy, 101.0).ready_at(1.0) == 102.0
 
 
@@ -249,7 +249,7 @@ def test_unreachable_name_does_not_hold_its_domain():
     times = HostTimes(request_ended_at=1.0).after(exchange.of_domain(), BACKOFF, 1000.0)
     assert times == HostTimes(request_ended_at=1000.0, delay=1.0)
     refused = Exchange(delay=1.0, status=503, for_robots=True)
-    assert refused.of_domain() == refused, "everything else is the domain's"
+    assert refused.of_domain() == refused, "every other outcome belongs to the domain"
 
 
 def test_hold_of_its_host_delays_the_blocklist_at_most_a_day():
@@ -272,7 +272,7 @@ def test_server_errors_in_a_row_double_the_delay_until_a_success(statuses, delay
     assert times.ready_at(1.0) >= times.request_ended_at + wanted
     assert times.refusals == statuses.count(429)
     if not times.refusals:
-        assert times.hold_until == 0.0, "nothing is deferred for it"
+        assert times.hold_until == 0.0, "a server error is no hold"
 
 
 def test_unreachable_host_keeps_its_doubled_delay():

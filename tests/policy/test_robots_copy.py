@@ -108,15 +108,17 @@ def test_unused_copy_is_valid_for_longer(requested_at):
     assert not copy.is_valid_unused(999.0 - MAX_CLOCK_SKEW_SECONDS, 3 * DAY, requested_at), (
         "the clock was set back"
     )
-    assert not copy.is_valid_unused(1001.0, 3 * DAY, 1001.0), "its host was asked since"
+    assert not copy.is_valid_unused(1001.0, 3 * DAY, 1001.0), (
+        "the host got a request in the meantime"
+    )
 
 
 @pytest.mark.parametrize("failing_since", [None, 5.0])
 def test_a_meaningless_answer_never_replaces_a_good_copy(failing_since):
     good = replace(copy_after(None, 0.0, 200, "good", GOOD), failing_since=failing_since)
-    kept = copy_after(good, 2 * DAY, 302, "meaningless", b"")
-    assert kept == replace(good, requested_at=2 * DAY, status=302)
-    assert kept.active_body("allow", 2 * DAY) == GOOD
+    copy = copy_after(good, 2 * DAY, 302, "meaningless", b"")
+    assert copy == replace(good, requested_at=2 * DAY, status=302)
+    assert copy.active_body("allow", 2 * DAY) == GOOD
     nothing = copy_after(None, 0.0, 304, "meaningless", b"?")
     assert nothing.active_body("disallow", 1.0) == ALLOW_ALL
     failing = copy_after(
@@ -220,11 +222,11 @@ PIECES = st.sampled_from(
 
 @given(st.one_of(st.binary(), st.lists(PIECES).map(b"".join)))
 def test_any_bytes_are_linted_in_order(body):
-    found = lint(body)
-    assert list(found) == sorted(found, key=lambda finding: finding.line or 0)
+    findings = lint(body)
+    assert list(findings) == sorted(findings, key=lambda finding: finding.line or 0)
     lines = 1 + body.count(b"\n") + body.count(b"\r")
-    assert all(finding.line is None or 1 <= finding.line <= lines for finding in found)
-    assert all(finding.text.isprintable() for finding in found)
+    assert all(finding.line is None or 1 <= finding.line <= lines for finding in findings)
+    assert all(finding.text.isprintable() for finding in findings)
 
 
 @given(st.lists(PIECES).map(b"".join))

@@ -229,8 +229,8 @@ LOCATIONS = st.lists(PIECES_REDIRECTS, max_size=10).map(b"".join) | st.binary(ma
     ],
 )
 def test_a_location_is_resolved_as_browsers_do(location, address):
-    given = location.encode() if isinstance(location, str) else location
-    assert resolve_reference(PAGE, given) == address
+    reference = location.encode() if isinstance(location, str) else location
+    assert resolve_reference(PAGE, reference) == address
 
 
 def test_the_judge_of_a_log_resolves_locations_in_the_same_way():

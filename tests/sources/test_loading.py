@@ -162,8 +162,8 @@ FOLDER = '<outline text="F">'
 
 @cases("what", "content")
 def test_opml_that_is_not_xml_is_read_nevertheless(load, caplog, what, content):
-    found = load("subs.opml", content.format(A=A, B=B, FOLDER=FOLDER))
-    assert [source.url for source in found] == ["https://a.example/", "https://b.example/"]
+    sources = load("subs.opml", content.format(A=A, B=B, FOLDER=FOLDER))
+    assert [source.url for source in sources] == ["https://a.example/", "https://b.example/"]
     assert caplog.records == []
 
 
@@ -180,8 +180,8 @@ def test_outlines_that_are_commented_out_are_not_declared(load, caplog):
     commented = 'isComment="True"'
     off = f'<outline text="Off" {commented}><outline text="Sub">{B}/></outline></outline>'
     for end in ("/>", ">"):  # the second is never ended, so the next one lies in it
-        found = load("subs.opml", f"<opml><body>{off}{B} {commented}{end}{A}/></body></opml>")
-        assert [source.url for source in found] == ["https://a.example/"]
+        sources = load("subs.opml", f"<opml><body>{off}{B} {commented}{end}{A}/></body></opml>")
+        assert [source.url for source in sources] == ["https://a.example/"]
     assert caplog.records == []
 
 
@@ -198,8 +198,8 @@ def test_invalid_sources_of_an_opml_list_are_skipped(load, caplog):
         f'<opml><body>{A}/><outline text="Dead" type="rss"/><outline xmlUrl="/feed"/>'
         f'<outline xmlUrl="ftp://c.example/"/>{B}/></body></opml>'
     )
-    found = load("subs.opml", content)
-    assert [source.url for source in found] == ["https://a.example/", "https://b.example/"]
+    sources = load("subs.opml", content)
+    assert [source.url for source in sources] == ["https://a.example/", "https://b.example/"]
     places = ["outline 2 ('Dead'): ", "outline 3: '/feed' ", "outline 4: 'ftp://c.example/' "]
     for record, place in zip(caplog.records, places, strict=True):
         assert f"subs.opml: skipped {place}" in record.getMessage()
@@ -355,8 +355,8 @@ def test_a_row_of_tables_is_read_as_the_reader_of_toml_reads_it(lines, end, last
     def in_pieces():
         return {"source": [raw.value for raw in loading._read_toml(io.BytesIO(body), [])]}
 
-    found, meant = value_of(in_pieces), value_of(whole)
-    assert found == (meant if meant is None or set(meant) == {"source"} else None)
+    value, expected = value_of(in_pieces), value_of(whole)
+    assert value == (expected if expected is None or set(expected) == {"source"} else None)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def rows(database):
 @pytest.fixture
 def plans():
     """Return a list of the plan of each statement from now on, if an index can be used."""
-    found = []
+    plans_seen = []
 
     def explain(connection, _cursor, statement, parameters, context, is_many):
         if is_many or context.compiled is None or "clock_timestamp" in statement:
@@ -63,11 +63,11 @@ def plans():
             for node in ("seqscan", "bitmapscan", "sort"):
                 cursor.execute(f"SET enable_{node} = off")
         cursor.execute(how + statement, parameters)
-        found.append("\n".join(str(plan[-1]) for plan in cursor.fetchall()))
+        plans_seen.append("\n".join(str(plan[-1]) for plan in cursor.fetchall()))
         cursor.close()
 
     event.listen(Engine, "before_cursor_execute", explain)
-    yield found
+    yield plans_seen
     event.remove(Engine, "before_cursor_execute", explain)
 
 

@@ -227,8 +227,8 @@ def test_transaction_is_run_again_after_a_lost_connection(postgresql_url, caplog
         database._waiting.may_last = lambda _began, _seconds: True
         assert database.write(lose) == 2
         assert versions(database) == [VERSION, 8, 9]
-    told = [record.getMessage() for record in caplog.records]
-    assert [line.split(" is ")[1][:4] for line in told] == ["lost", "back"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert [line.split(" is ")[1][:4] for line in messages] == ["lost", "back"]
 
 
 def test_deadlocked_transaction_is_run_again(postgresql_url):
@@ -276,7 +276,7 @@ def test_idle_transaction_loses_its_locks_and_is_run_again(postgresql_url):
         assert versions(database) == [VERSION, 9]
         assert len(tries) == 2
         with database.snapshot() as connection:
-            assert connection.scalar(limit) == "0", "a reader may take its time"
+            assert connection.scalar(limit) == "0", "reading has no timeout"
 
 
 @pytest.mark.parametrize("is_known", [False, True])
@@ -299,12 +299,12 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
             commit(state, SOURCE)
         known = SOURCE if is_known else None
         monkeypatch.setattr(Connection, "commit", unanswered)
-        found = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        work = state.sources.outcome_writer(known, failed, found, host="a.example")
+        entries = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
+        work = state.sources.outcome_writer(known, failed, entries, host="a.example")
         assert state.write(work) == {"a", "b"}
         assert lost
         assert state.sources.find(SOURCE.url) == failed
-        assert commit(state, failed, found) == set()
+        assert commit(state, failed, entries) == set()
 
 
 class Machine:
@@ -320,9 +320,9 @@ class Machine:
 
     def ask(self):
         self.pass_by(0.1)
-        told = TRUE + self.monotonic_now + self.set
+        answer = TRUE + self.monotonic_now + self.set
         self.pass_by(0.1)
-        return told
+        return answer
 
 
 @pytest.fixture
@@ -353,9 +353,9 @@ def test_an_answer_that_stood_still_tells_no_other_time(machine):
     clock.measure(machine.ask)
 
     def ask():
-        told = TRUE + machine.monotonic_now
+        answer = TRUE + machine.monotonic_now
         machine.pass_by(10.0)
-        return told
+        return answer
 
     clock.measure(ask)
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
@@ -368,7 +368,7 @@ def test_server_clock_ignores_the_local_time_of_day(machine, seconds):
     clock.measure(machine.ask)
     machine.wall_now += seconds
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
-    assert clock.is_old, "it may have been suspended"
+    assert clock.is_old, "the machine may have been suspended"
     clock.measure(machine.ask)
     assert not clock.is_old
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
@@ -394,7 +394,7 @@ def test_wait_is_short_and_the_last_one_once_the_run_ends(monkeypatch, clock):
     assert waits.may_last(began=clock.at - ENDING_TIMEOUT_SECONDS, seconds=10.0)
     assert not waits.may_last(began=100.0, seconds=10.0)
     is_begun = waits.may_last(began=clock.at, seconds=10.0)
-    assert not is_begun, "nothing is waited for after a wait in vain"
+    assert not is_begun, "there is no wait after one that failed"
 
 
 def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
@@ -439,7 +439,7 @@ def relayed(url):
 @pytest.mark.parametrize("size", [1, 30_000_000])
 def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypatch, size):
     """What it is sent may be more than the buffers of the connection take."""
-    told, real = [], time.monotonic
+    errors, real = [], time.monotonic
     with relayed(postgresql_url) as (relay, url):
         later = SimpleNamespace(
             time=time.time,
@@ -449,7 +449,7 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
             monkeypatch.setattr(module, "time", later)
 
         def failed(error):
-            told.append(str(error))
+            errors.append(str(error))
             return LookupError()
 
         with contextlib.closing(Database(url, failed)) as opened:
@@ -461,8 +461,8 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
             for _ in range(2):
                 with pytest.raises(LookupError):
                     opened.write(write)
-    assert told[0] == told[1], "the second time it was not asked"
-    assert re.search("silent for [0-9]+ s", told[0])
+    assert errors[0] == errors[1], "the server was not asked again"
+    assert re.search("silent for [0-9]+ s", errors[0])
 
 
 def test_silent_server_is_given_up_at_the_end_of_a_run(postgresql_url):
@@ -475,7 +475,7 @@ def test_silent_server_is_given_up_at_the_end_of_a_run(postgresql_url):
             for _ in range(5):
                 with pytest.raises(StateError, match="timeout expired"):
                     commit(state, SOURCE)
-            assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
+            assert relay.connections == before + 1, "there is no wait after one that failed"
 
 
 def test_connections_have_tcp_timeouts_that_a_url_can_change(postgresql_url):
@@ -484,8 +484,8 @@ def test_connections_have_tcp_timeouts_that_a_url_can_change(postgresql_url):
             return connection.connection.driver_connection.info.get_parameters()
 
     assert of(postgresql_url)["tcp_user_timeout"] == "30000"
-    given = of(f"{postgresql_url}?keepalives_idle=60")
-    assert (given["keepalives_idle"], given["keepalives_count"]) == ("60", "4")
+    changed = of(f"{postgresql_url}?keepalives_idle=60")
+    assert (changed["keepalives_idle"], changed["keepalives_count"]) == ("60", "4")
 
 
 # A state that this user may not write is refused with one line, and stays as it is.

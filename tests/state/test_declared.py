@@ -90,29 +90,29 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
         for text in filter(None, (before, after)):
             file.write_text(text)
             os.utime(file, (NOW, NOW + len(text)))  # long ago, so that it is trusted
-            found, warnings = warned(lambda file=file: state.sync(file, NOW))
-        assert found.changes == changes, name
+            synced_file, warnings = warned(lambda file=file: state.sync(file, NOW))
+        assert synced_file.changes == changes, name
         loaded, expected = warned(lambda file=file: load_sources(file))
-        assert set(held(state, found.id)) == set(loaded), name
+        assert set(held(state, synced_file.id)) == set(loaded), name
         again, repeated = warned(lambda file=file: state.sync(file, NOW))
         assert again.changes is None, name
-        assert warnings == expected == repeated, "each run says it"
+        assert warnings == expected == repeated, "each run logs the warnings"
 
 
 def test_wrong_or_empty_file_loses_no_source(state, file, synced):
-    found = synced(A + B)
+    synced_file = synced(A + B)
     wrong = C + B + '[[source]]\nurl = "ftp://a.example/"\n'
     for text, reason in ((wrong, "entry 3: .* http or https"), ("", "no source")):
         with pytest.raises(SourcesError, match=reason):
             synced(text)
-        assert len(held(state, found.id)) == 2
+        assert len(held(state, synced_file.id)) == 2
     file.unlink()
     with pytest.raises(SourcesError, match="there is no such file"):
         state.sync(file, NOW)
 
 
 def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
-    found = synced(A)
+    synced_file = synced(A)
     monkeypatch.setattr(Sync, "_keys", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         synced(B)
@@ -120,22 +120,22 @@ def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     file.write_text(A)
     os.utime(file, (NOW, NOW))
     assert state.sync(file, NOW).changes is not None, "the time is that of the first sync"
-    assert [*held(state, found.id)] == [Source("http://a.example/feed")]
+    assert [*held(state, synced_file.id)] == [Source("http://a.example/feed")]
 
 
 def test_a_list_and_delays_and_kinds(state, tmp_path, clock):
     file = tmp_path / "sources.txt"
     urls = [f"http://h{number}.example/" for number in range(20)]
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
-    found = state.sync(file, NOW)
-    assert found.delays == {}
-    assert {source.url for source in held(state, found.id)} == set(urls)
+    synced_file = state.sync(file, NOW)
+    assert synced_file.delays == {}
+    assert {source.url for source in held(state, synced_file.id)} == set(urls)
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes == (0, 0, 1)
-    feeds = Selection(found.id, "feed")
+    feeds = Selection(synced_file.id, "feed")
     assert {source.url for source in state.sources.iterate(feeds)} == set(urls[1:])
     assert state.sources.hosts(feeds, TERMS)[1].due == state.sources.count(feeds) == 19
-    assert state.sources.count(Selection(found.id, "llms")) == 0
+    assert state.sources.count(Selection(synced_file.id, "llms")) == 0
 
 
 def test_the_delay_of_a_host_is_the_longest_of_its_sources(synced):
@@ -148,7 +148,7 @@ def test_declared_urls_are_found_in_the_state(state, synced):
     number = synced(A + B + page).id
     feeds, pages = held(state, number), held(state, number, "llms")
     assert feeds.owner("http://a.example/feed") in feeds
-    assert feeds.owner("http://a.example/feed/") is None, "it is another request"
+    assert feeds.owner("http://a.example/feed/") is None, "another spelling is another request"
     assert feeds.owner("http://p.example/a") is None
     for url in ("http://p.example/a", "http://p.example/llms.txt"):
         assert pages.owner(url).url == "http://p.example/a"
@@ -173,9 +173,9 @@ def is_due_by(record, every, revisit, now):
         return 0.0, "resumed"
     if record.unconnected and record.failures <= 1:
         return record.visited_at + revisit, "operator"
-    least = max(revisit, every)
-    doubled = least * 2.0 ** max(record.failures - 1, 0)
-    by_operator = record.visited_at + min(doubled, max(least, MAX_REVISIT_SECONDS))
+    interval = max(revisit, every)
+    doubled = interval * 2.0 ** max(record.failures - 1, 0)
+    by_operator = record.visited_at + min(doubled, max(interval, MAX_REVISIT_SECONDS))
     if record.not_before > by_operator:
         return record.not_before, "asked"
     return by_operator, "operator"
@@ -187,9 +187,9 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     records = [
         (SourceRecord(
             url=f"http://h.example/{number}", kind="feed", visited_at=age and NOW - age,
-            failures=failures, unconnected=unconnected, not_before=asked,
+            failures=failures, unconnected=unconnected, not_before=server_interval,
         ), every)
-        for number, (age, (failures, unconnected), asked, every) in enumerate(
+        for number, (age, (failures, unconnected), server_interval, every) in enumerate(
             itertools.product(
                 [None, *ages],
                 [(0, False), (1, False), (1, True), (2, False), (2, True), (60, True)],
@@ -215,10 +215,10 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
         terms = declared.c.every, literal(revisit, Double), literal(NOW, Double)
         here, there = Due.from_columns(declared, *terms), Due.from_columns(sources, *terms)
         wanted = select(sources.c.url, here.at, *there).select_from(joined)
-        found = {url: due for url, *due in rows(wanted)}
+        due_by_url = {url: due for url, *due in rows(wanted)}
         for record, every in records:
             at, rule = is_due_by(record, every, revisit, NOW)
-            assert found[record.url] == [at, at, rule], record
+            assert due_by_url[record.url] == [at, at, rule], record
 
 
 def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
@@ -227,18 +227,18 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     known = SourceRecord(url=url, kind="feed", visited_at=NOW - DAY + 60, not_before=NOW + 60)
 
     def due(only="", **terms):
-        given = {"began": NOW, "min_revisit": DAY} | terms
-        hosts, counts = state.sources.hosts(Selection(number, "feed", only), RunTerms(**given))
+        run_terms = {"began": NOW, "min_revisit": DAY} | terms
+        hosts, counts = state.sources.hosts(Selection(number, "feed", only), RunTerms(**run_terms))
         return sorted(work.host for work in hosts), (counts.later, counts.gone, counts.next_due)
 
     commit(state, known)
     assert due() == (["b.example"], (1, 0, NOW + 60))
-    assert due(min_revisit=DAY / 2)[0] == ["b.example"], "that is what server and feed ask for"
+    assert due(min_revisit=DAY / 2)[0] == ["b.example"], "server or feed asked for a later visit"
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
-    assert due(only="example") == due(), "each source is asked one by one"
+    assert due(only="example") == due(), "each source is compared with the filter"
     assert due(force=True)[1][0] == 0
     commit(state, replace(known, not_before=known.visited_at))
-    assert due()[0] == ["b.example"], "not before the day of the operator is over"
+    assert due()[0] == ["b.example"], "the interval of the operator has not passed"
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
     commit(state, replace(known, not_before=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
@@ -248,7 +248,7 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     commit(state, moved)
     assert due(force=True)[0] == ["b.example", "z.example"]
     synced(B)
-    assert due()[0] == ["b.example"], "a removed source is not asked for"
+    assert due()[0] == ["b.example"], "a removed source is not due"
 
 
 def test_a_new_spelling_keeps_the_record(state, synced):
@@ -277,7 +277,9 @@ def test_source_declared_at_its_new_address_keeps_its_record(state, synced, tmp_
     assert (record.etag, record.move, state.sources.find(url)) == (b'"1"', None, None)
     rows = state.rows("readable_sources", where="entries > 0")
     assert {row["url"]: row["entries"] for row in rows} == {to: 1}
-    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, "that is c.example"
+    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, (
+        "only c.example is due"
+    )
 
 
 @pytest.mark.parametrize(
@@ -293,19 +295,19 @@ def test_record_stays_if_the_source_moved_elsewhere_or_unsettled(state, synced, 
     assert [*state.sources.urls()] == [url]
 
 
-def pages_of(state, number, terms, most=PAGE_SIZE, visit=lambda _url: None):
+def pages_of(state, number, terms, page_size=PAGE_SIZE, visit=lambda _url: None):
     """Read the due sources of a host; `visit` is called with the URL of each."""
-    place, found = FIRST_POSITION, []
+    place, pages = FIRST_POSITION, []
     while place:
-        now = NOW + sum(map(len, found))
+        now = NOW + sum(map(len, pages))
         chosen = Selection(number, "feed")
         page, place = state.read(
-            state.sources.page_reader(chosen, terms, "a.example", now, place, most)
+            state.sources.page_reader(chosen, terms, "a.example", now, place, page_size)
         )
-        found.append([due.source.url[-1] for due in page])
+        pages.append([due.source.url[-1] for due in page])
         for due in page:
             visit(due.source.url)
-    return found
+    return pages
 
 
 def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
@@ -362,22 +364,26 @@ def test_declaration_of_a_large_file_is_kept_in_parts(monkeypatch, state, file, 
     assert len(names) == 1 + 8
     second = synced("".join([*blocks[:-1], B]))
     new = {name for (name,) in rows(select(copies.c.sha256))} - names
-    assert len(new) in (2, 3), "the parts that changed, and the copy that names all"
+    assert len(new) in (2, 3), "the changed parts, and the copy that lists all parts"
     bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
-    what = RunDeclaration(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
-    assert what.kind("http://a.example/3") == what.kind("http://b.example/feed") == "feed"
-    assert what.kind("http://a.example/29") is None
+    declaration = RunDeclaration(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
+    assert (
+        declaration.kind("http://a.example/3")
+        == declaration.kind("http://b.example/feed")
+        == "feed"
+    )
+    assert declaration.kind("http://a.example/29") is None
     assert (
         RunDeclaration(bytes(bodies[first.copy]), bodies.get).kind("http://a.example/29") == "feed"
     )
     assert state.declaration(second, NOW + 2 * DAY) == second.copy
-    kept = dict(rows(select(copies.c.sha256, copies.c.last_used_at)))
-    assert {kept[second.copy], *(kept[name] for name in new)} == {NOW + 2 * DAY}
+    last_uses = dict(rows(select(copies.c.sha256, copies.c.last_used_at)))
+    assert {last_uses[second.copy], *(last_uses[name] for name in new)} == {NOW + 2 * DAY}
     in_first = [part_number(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
     third = synced("".join(itertools.compress(blocks, map(operator.not_, in_first))))
     bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
-    what = RunDeclaration(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
-    kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
+    declaration = RunDeclaration(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
+    kinds = [declaration.kind(f"http://a.example/{number}") for number in range(30)]
     assert any(in_first)
     assert kinds == [None if is_first else "feed" for is_first in in_first], "a part may be empty"
 

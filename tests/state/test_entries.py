@@ -51,8 +51,8 @@ def test_crawls_that_insert_the_same_entries_do_not_deadlock(postgresql_url):
         url, new = f"http://{number}.example/", 0
         with contextlib.closing(State(postgresql_url)) as state:
             for document in range(10):
-                found = [entry(f"{document}-{post}", url) for post in range(300)]
-                ordered = found[::-1] if number % 2 else found
+                entries = [entry(f"{document}-{post}", url) for post in range(300)]
+                ordered = entries[::-1] if number % 2 else entries
                 new += len(commit(state, source(url), ordered))
             return new
 
@@ -74,10 +74,10 @@ def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
         with contextlib.closing(State(postgresql_url)) as state:
             for document in range(5):
                 pages = [f"{document}-{page}" for page in range(50)]
-                found = [of_page(f"p{number}", "Post", page, url) for page in pages]
-                found += [of_page(f"c{number}", f"By: {number}", page, url) for page in pages]
-                new += len(commit(state, source(url), found))
-                assert not commit(state, source(url), found)
+                entries = [of_page(f"p{number}", "Post", page, url) for page in pages]
+                entries += [of_page(f"c{number}", f"By: {number}", page, url) for page in pages]
+                new += len(commit(state, source(url), entries))
+                assert not commit(state, source(url), entries)
             return new
 
     with ThreadPoolExecutor(4) as crawls:
@@ -101,8 +101,8 @@ def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known
                     return insert(*arguments)
 
                 monkeypatch.setattr(state_entries, "_insert_rows", looked_before)
-                found = [ours, of_page("c2", "By: Al")]
-                committed = crawl.submit(commit, state, source(OTHER), found)
+                entries = [ours, of_page("c2", "By: Al")]
+                committed = crawl.submit(commit, state, source(OTHER), entries)
                 assert looked.wait(60)
                 return committed
 
@@ -155,8 +155,8 @@ def test_entry_is_new_for_its_own_source_after_another_had_it(state):
     assert commit(state, source(), own) == {entry.key for entry in own}
     assert not commit(state, source(OTHER), theirs)
     with state.entries.snapshot() as entries:
-        found = [(entry.source, entry.also_in) for entry in entries.matching()]
-    assert sorted(found) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
+        stored = [(entry.source, entry.also_in) for entry in entries.matching()]
+    assert sorted(stored) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,17 @@ def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed)
     record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
     commit(state, record)
     assert state.sources.resume(FEED) is resumed
-    found = state.sources.find(FEED)
-    assert (found.not_before, found.failures) == ((0.0, 0) if resumed else (record.not_before, 0))
-    assert found.failing_since == (None if resumed else 0.5)
-    assert (found.outcome, found.status) == (record.outcome, record.status)
-    assert (found.validator_url, found.etag, found.last_modified) == (None, None, None)
+    resumed_source = state.sources.find(FEED)
+    assert (resumed_source.not_before, resumed_source.failures) == (
+        (0.0, 0) if resumed else (record.not_before, 0)
+    )
+    assert resumed_source.failing_since == (None if resumed else 0.5)
+    assert (resumed_source.outcome, resumed_source.status) == (record.outcome, record.status)
+    assert (resumed_source.validator_url, resumed_source.etag, resumed_source.last_modified) == (
+        None,
+        None,
+        None,
+    )
     assert not state.sources.resume(FEED)
     assert not state.sources.resume(OTHER)
 

@@ -44,8 +44,8 @@ def refused(url):
 @cases("written", "name")
 def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
     make_state(f"sqlite:///{written}")
-    made = {path for path in folder.rglob("*") if path.is_file()}
-    assert made == {folder / name}
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    assert files == {folder / name}
     with State.existing(f"sqlite:///{folder}/{written}") as state:
         assert state.sources.find(SOURCE.url) is not None
 
@@ -211,7 +211,7 @@ def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypat
         commit(crawl, replace(SOURCE, url="http://b.example/feed"))
         monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
         with contextlib.closing(State(url)) as state:
-            assert len(state.sources.all()) == 2, "what is in the write-ahead log is read, too"
+            assert len(state.sources.all()) == 2, "the write-ahead log is read, too"
 
 
 def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):
@@ -237,14 +237,14 @@ def test_error_for_a_malformed_url_has_no_password():
 )  # fmt: skip
 def test_error_for_any_url_has_no_password(scheme, password, rest):
     url = scheme + rest.format(password)
-    told = [without_password(url)]
+    messages = [without_password(url)]
     try:
         engine = bare_engine(url)
     except StateError as error:
-        told.append(str(error))
+        messages.append(str(error))
     else:
-        told.append(without_password(engine.url))
-    assert not re.search("secret", " ".join(told), re.IGNORECASE)
+        messages.append(without_password(engine.url))
+    assert not re.search("secret", " ".join(messages), re.IGNORECASE)
     with pytest.raises(BadSetting) as refusal:
         Options.from_settings(Settings({"WALSH_STATE_URL": f"{url}\0"}))
     assert "secret" not in str(refusal.value).lower()
@@ -254,10 +254,10 @@ def test_two_processes_may_make_the_folder_of_the_state_at_once(monkeypatch):
     paths = iter([FileExistsError(17, "File exists"), "/project/.scrapy/walsh.sqlite3"])
 
     def data_path(_name):
-        found = next(paths)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        path = next(paths)
+        if isinstance(path, Exception):
+            raise path
+        return path
 
     monkeypatch.setattr("walsh_scrapy.options.data_path", data_path)
     url = Options.from_settings(Settings()).state_url
@@ -353,7 +353,7 @@ def test_copied_state_is_reported_once_and_its_original_never(file, tmp_path, co
         assert state.backups.record_file() == ""
         state.runs.begin(RunRecord(spider="feeds", started_at=1779516000.0))
     copied = Path(copy(file, tmp_path / "copy.sqlite3"))
-    said = noticed(copied)
-    assert str(copied) in said
-    assert "2026-05-23 06:00:00 UTC" in said
+    notice = noticed(copied)
+    assert str(copied) in notice
+    assert "2026-05-23 06:00:00 UTC" in notice
     assert [noticed(copied), noticed(file)] == ["", ""]

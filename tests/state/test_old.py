@@ -65,25 +65,25 @@ def new(old, tmp_path):
 
 
 def reflected(url):
-    engine, found = create_engine(url, poolclass=NullPool), MetaData()
-    found.reflect(engine, views=True)
-    return engine, found
+    engine, metadata = create_engine(url, poolclass=NullPool), MetaData()
+    metadata.reflect(engine, views=True)
+    return engine, metadata
 
 
 def views_of(url):
     """Return the columns of all views, each with the name of its view."""
-    _, found = reflected(url)
-    views = [table for table in found.tables.values() if table.name in VIEWS]
+    _, metadata = reflected(url)
+    views = [table for table in metadata.tables.values() if table.name in VIEWS]
     return {f"{view.name}.{column.name}" for view in views for column in view.columns}
 
 
 def tables_of(url):
     """Return the tables and indexes, as they would be created."""
-    engine, found = reflected(url)
-    tables = [table for table in found.sorted_tables if table.name not in VIEWS]
-    made = [CreateTable(table) for table in tables]
-    made += [CreateIndex(index) for table in tables for index in table.indexes]
-    return sorted(" ".join(str(statement.compile(engine)).split()) for statement in made)
+    engine, metadata = reflected(url)
+    tables = [table for table in metadata.sorted_tables if table.name not in VIEWS]
+    statements = [CreateTable(table) for table in tables]
+    statements += [CreateIndex(index) for table in tables for index in table.indexes]
+    return sorted(" ".join(str(statement.compile(engine)).split()) for statement in statements)
 
 
 def test_old_state_gets_the_tables_and_views_of_a_new_one(old, new):
@@ -96,10 +96,10 @@ def test_old_state_gets_the_tables_and_views_of_a_new_one(old, new):
 def test_every_command_reads_it(old, run_command, tmp_path):
     file = write_sources(tmp_path / "sources.toml", oldstate.SOURCES)
     settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old, "WALSH_SOURCES": file}
-    for name, (arguments, status, told) in COMMANDS.items():
+    for name, (arguments, status, word) in COMMANDS.items():
         result = run_command(name, *arguments, settings=settings)
         assert result.returncode == status, f"{name}: {result.stdout}{result.stderr}"
-        assert told in result.stdout, name
+        assert word in result.stdout, name
 
 
 def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_command, tmp_path):
@@ -107,12 +107,14 @@ def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_comm
     feeds, llms = oldstate.crawl(old, tmp_path / "crawl", START, **options)
     assert [item["title"] for item in feeds.items] == ["Three"], "no entry is new twice"
     assert (llms.items, llms.stats["walsh/sources/fetched"]) == ([], 1)
-    asked = {hit.url: hit for hit in feeds.log}
-    assert not {"held.example", "out.example"} & {hit.host for hit in feeds.log}, "hold and opt-out"
-    assert "http://denied.example/feed" not in asked
-    assert asked["http://same.example/feed"].status == 304
+    hits = {hit.url: hit for hit in feeds.log}
+    assert not {"held.example", "out.example"} & {hit.host for hit in feeds.log}, (
+        "one host is on hold, one opted out"
+    )
+    assert "http://denied.example/feed" not in hits
+    assert hits["http://same.example/feed"].status == 304
     robots, page = (hit for hit in feeds.log if hit.host == "blog.example")
-    assert page.started - robots.ended >= 60.0, "the delay that its operator gave it"
+    assert page.started - robots.ended >= 60.0, "the delay that the operator set"
     settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old}
     attested = run_command("attest", "--json", settings=settings).stdout.splitlines()
     assert [row["findings"] for row in map(json.loads, attested) if row["findings"]] == []

@@ -108,15 +108,17 @@ def test_sql_and_python_agree_on_when_a_host_is_ready(engine, now):
 
     @given(rows, st.sampled_from([0.0, 10.0, 1e6]), st.sampled_from([5.0, 100.0, math.inf]))
     @settings(max_examples=150, derandomize=True, deadline=None)
-    def agree(row, asked, most):
+    def agree(row, requested_delay, max_wait):
         now[0] = 1000.0
         with engine.begin() as connection:
             connection.execute(deleted(hosts))
             connection.execute(insert(hosts), {"host": HOST, "owner": "us", **row})
             before = find(connection, HOST).times
-            found = begin(connection, HOST, US, RequestLimits(asked, TIMEOUT, most))
-        is_ready = before.ready_at(asked, most) <= 1000.0
-        assert found.status == ("ready" if is_ready else "wait")
+            permission = begin(
+                connection, HOST, US, RequestLimits(requested_delay, TIMEOUT, max_wait)
+            )
+        is_ready = before.ready_at(requested_delay, max_wait) <= 1000.0
+        assert permission.status == ("ready" if is_ready else "wait")
 
     agree()
 
@@ -124,9 +126,9 @@ def test_sql_and_python_agree_on_when_a_host_is_ready(engine, now):
 @pytest.mark.empty
 def test_a_new_host_is_taken_and_requested_at_once(engine, now):
     run(engine, beat, US)
-    taken = run(engine, take, HOST, US)
-    assert (taken.status, taken.host.times) == ("ready", HostTimes(owner="us"))
-    assert run(engine, take, HOST, US) == taken, "again, after its connection was lost"
+    first = run(engine, take, HOST, US)
+    assert (first.status, first.host.times) == ("ready", HostTimes(owner="us"))
+    assert run(engine, take, HOST, US) == first, "a repeated call after a lost connection"
     assert run(engine, take, HOST, THEM).status == "wait"
     assert run(engine, begin, HOST, THEM, ASK).status == "lost"
     begun = run(engine, begin, HOST, US, ASK)
@@ -219,7 +221,7 @@ def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, owns, HOST, US)
     now[0] += 45.0
     assert not run(engine, owns, HOST, US)
-    assert run(engine, take, HOST, THEM).status == "wait", "who has not watched does not judge"
+    assert run(engine, take, HOST, THEM).status == "wait", "a new worker may not take over a host"
     run(engine, leave, US)
     assert run(engine, take, HOST, THEM).status == "ready"
     now[0] += 90_000.0
@@ -235,11 +237,11 @@ def test_row_from_the_future_is_corrected_and_reported(engine, now, back, store)
     exchange(engine, now, delay=5.0, status=429, retry_after=60.0)
     now[0] -= back
     (shown,) = store.waiting().values()
-    taken = run(engine, take, HOST, US).host
-    assert taken.ahead == shown.ahead == back
-    assert taken.times.request_ended_at == now[0]
+    row = run(engine, take, HOST, US).host
+    assert row.ahead == shown.ahead == back
+    assert row.times.request_ended_at == now[0]
     assert run(engine, begin, HOST, US, ASK).host.hold == 60.0
-    assert run(engine, find, HOST).times == taken.times
+    assert run(engine, find, HOST).times == row.times
 
 
 @pytest.mark.empty
@@ -317,15 +319,15 @@ def test_request_is_logged_at_its_start_and_completed_at_its_end(state, rows):
     again = state.write(lambda connection: log_begin(connection, replace(sent, requested_at=200.0)))
     assert rows(log) == [whole, (200.0, 0.0, None, None, 0.0)]
     state.write(lambda connection: forget_begin(connection, again))
-    assert rows(log) == [whole], "it was never sent"
+    assert rows(log) == [whole], "the request was never sent"
 
 
 def test_outcome_and_end_of_exchange_are_written_together(state, rows):
     begun = records.begin(state).host
     times = replace(begun.times, request_ended_at=begun.now, delay=9.0)
 
-    def written(found):
-        outcome = state.sources.outcome_writer(None, SOURCE, found, host="a.example")
+    def written(entries):
+        outcome = state.sources.outcome_writer(None, SOURCE, entries, host="a.example")
 
         def write(connection):
             end(connection, "a.example", records.US, begun.times, times, 0.0)

@@ -170,8 +170,8 @@ class Machine(RuleBasedStateMachine):
 
     def beat(self, body):
         with self.engine.begin() as connection:
-            seen = beat(connection, body.worker)
-        body.watch.see(seen.now, self.true)
+            beats = beat(connection, body.worker)
+        body.watch.see(beats.now, self.true)
         body.has_beaten = True
 
     # ---- workers ----
@@ -439,7 +439,7 @@ class Machine(RuleBasedStateMachine):
             assert gap >= known - TINY, f"{gap} s after the last request, not {known} s"
         for hold in holds:
             assert self.true + self.ahead - hold.ahead >= hold.until - TINY, "during a hold"
-        assert name not in self.done, "it was fetched already"
+        assert name not in self.done, "the source was fetched already"
         sent = Sent(body, self.true, min(self.true + self.service, limit), body.begun_ahead)
         self.sent[host] = [
             request for request in self.sent[host] if request.end > self.true - 200.0
@@ -468,7 +468,7 @@ class Machine(RuleBasedStateMachine):
         self.owner[host] = body
         at, clocks = self.deferred.get(host, (-math.inf, 0))
         if clocks == self.clocks == body.began[1]:
-            assert at < body.began[0], "it was given up for this run"
+            assert at < body.began[0], "the host was deferred for this run"
 
     def began(self, body, host, visit):
         assert self.owner.get(host) is body, "a request to a host that is another's"
@@ -611,9 +611,9 @@ class Machine(RuleBasedStateMachine):
 
     def lift(self, host):
         with self.engine.begin() as connection:
-            left = release_hold(connection, host, "they wrote: go on")
-        assert not left or self.holds[host]
-        if left:
+            remaining = release_hold(connection, host, "they wrote: go on")
+        assert not remaining or self.holds[host]
+        if remaining:
             self.holds[host] = []
 
     def delay(self, host, seconds):
@@ -638,7 +638,7 @@ class Machine(RuleBasedStateMachine):
             for body in self.bodies:
                 if body.wait_until <= self.true:
                     self.step(body)
-            assert self.true - began < 2 * 3600.0, "something is lost"
+            assert self.true - began < 2 * 3600.0, "a source was not visited in time"
 
 
 @pytest.mark.empty

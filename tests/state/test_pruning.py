@@ -139,8 +139,8 @@ def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, withi
     log(state, moments)
     for remaining in (15, 5):
         assert not state.prune(NOW, 30 * DAY, within(2))
-        found = left(database, requests.c.requested_at)
-        assert found == sorted(moments[:remaining]), "nothing is missing after what is left"
+        moments_left = left(database, requests.c.requested_at)
+        assert moments_left == sorted(moments[:remaining]), "the newest rows remain"
     assert not state.prune(NOW, 30 * DAY, within(0))
     assert len(left(database, requests.c.requested_at)) == 5
     assert state.prune(NOW, 30 * DAY, always)
@@ -256,7 +256,9 @@ def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     assert len(left(database, declared.c.url)) == 26
     assert not state.prune(later, 30 * DAY, within(2))
     assert len(left(database, declared.c.url)) == 16, "in small transactions"
-    assert state.sync(tmp_path / "old.txt", later).changes.new == 10, "what is gone is read again"
+    assert state.sync(tmp_path / "old.txt", later).changes.new == 10, (
+        "deleted sources are read again"
+    )
     assert state.prune(later, 30 * DAY, always)
     assert len(left(database, declared.c.url)) == 26
     assert state.prune(later + 91 * DAY, 30 * DAY, always)
@@ -350,26 +352,30 @@ def test_each_document_is_kept_once(state, rows):
         keep_robots(state, origin, robots_of_evidence(at))
     state.blocklist.keep(LIST, BlocklistCopy(hash_of(b"{}"), None, None, 4.0), b"{}")
     assert rows(select(func.count()).select_from(copies)) == [(2,)]
-    kept = rows(select(copies.c.sha256, copies.c.kind, copies.c.first_used_at))
-    assert set(kept) == {(hash_of(NEW), "robots", 1.0), (hash_of(b"{}"), "blocklist", 4.0)}
+    documents = rows(select(copies.c.sha256, copies.c.kind, copies.c.first_used_at))
+    assert set(documents) == {(hash_of(NEW), "robots", 1.0), (hash_of(b"{}"), "blocklist", 4.0)}
     assert (copy(state, NEW), copy(state, OLD)) == (NEW, None)
 
 
 def test_the_request_that_brought_a_robots_txt_names_it(state, rows):
     """It is the last one of its run, if it was just sent; one that was tried before is not."""
-    asked = replace(RECORD, requested_at=900.0, url=f"{URL}/robots.txt", purpose="robots", run=1)
+    request = replace(RECORD, requested_at=900.0, url=f"{URL}/robots.txt", purpose="robots", run=1)
     others = [{"requested_at": 1.0}, {"run": 2}, {"run": None}, {"host": "b.example"}]
     others += [{"url": f"{URL}:81/robots.txt"}, {"purpose": "target"}, {"requested_at": 699.0}]
-    log_requests(state, *(replace(asked, **other) for other in [*others, {"requested_at": 901.0}]))
+    log_requests(
+        state, *(replace(request, **other) for other in [*others, {"requested_at": 901.0}])
+    )
     keep_robots(state, ORIGIN, robots_of_evidence(1000.0), "a.example", 1)
     copy_of = select(copies.c.sha256).where(copies.c.id == requests.c.robots).scalar_subquery()
     named = select(copy_of, requests.c.robots_at, requests.c.robots_status)
-    found = rows(named.order_by(requests.c.id))
-    assert found == [(None, None, None)] * len(others) + [(hash_of(NEW), 1000.0, 200)]
+    evidence = rows(named.order_by(requests.c.id))
+    assert evidence == [(None, None, None)] * len(others) + [(hash_of(NEW), 1000.0, 200)]
     keep_robots(state, ORIGIN, RobotsCopy(1001.0, 503, failing_since=1001.0), "a.example", None)
     assert rows(named.where(requests.c.run.is_(None))) == [(None, 1001.0, 503)]
     keep_robots(state, ORIGIN, robots_of_evidence(1300.0), "a.example", 1)
-    assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], "too late"
+    assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], (
+        "the request is too old to be completed"
+    )
 
 
 def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
@@ -378,11 +384,11 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     keep_robots(state, ORIGIN, robots_of_evidence(9 * DAY, NEW))
     last = 9 * DAY + 30 * DAY + COPY_MARGIN_SECONDS
     prune(database, state, last + DAY - 1.0, 30 * DAY)
-    assert copy(state, OLD) is not None, "it was in force until day 9, which goes as a whole"
+    assert copy(state, OLD) is not None, "the copy was used until day 9"
     prune(database, state, last + DAY, 30 * DAY)
     assert copy(state, OLD) is None
     prune(database, state, 1000 * DAY, 30 * DAY)
-    assert copy(state, NEW) is not None, "it is in force"
+    assert copy(state, NEW) is not None, "the copy is in use"
 
 
 def test_the_copy_of_a_file_that_fails_stays(state, database):
@@ -400,7 +406,7 @@ def test_copies_stay_while_old_records_are_left_for_later(state, database):
     late = 300 * DAY
     log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
     delete_in_turn(database, [log_requests, documents], lambda: True)
-    assert copy(state, OLD) is not None, "the denial names it"
+    assert copy(state, OLD) is not None, "the denial refers to the copy"
     delete_in_turn(database, [log_denials], lambda: True)
     delete_in_turn(database, [documents], lambda: True)
     assert copy(state, OLD) is None
@@ -408,10 +414,10 @@ def test_copies_stay_while_old_records_are_left_for_later(state, database):
 
 def test_a_denial_has_no_evidence_of_other_gates():
     """A retry or a redirect carries what was found out about the request before."""
-    found = Evidence("Allow: /", 2, hash_of(OLD), 90.0, hash_of(b"{}"))
-    assert found.of_gate("robots") is found
-    assert found.of_gate("blocklist") == Evidence(rule="Allow: /", blocklist=hash_of(b"{}"))
-    assert found.of_gate("privatehosts") == Evidence(blocklist=hash_of(b"{}"))
+    evidence = Evidence("Allow: /", 2, hash_of(OLD), 90.0, hash_of(b"{}"))
+    assert evidence.of_gate("robots") is evidence
+    assert evidence.of_gate("blocklist") == Evidence(rule="Allow: /", blocklist=hash_of(b"{}"))
+    assert evidence.of_gate("privatehosts") == Evidence(blocklist=hash_of(b"{}"))
 
 
 def test_a_denied_url_may_have_any_host(state, rows):
@@ -510,9 +516,9 @@ def test_run_prunes_for_2_s_at_its_start_and_60_s_at_its_end(
     with caplog.at_level("INFO"):
         run(settings, walsh_fake_clock)
     assert pruned == [2.0, 60.0]
-    told = [line for line in caplog.messages if "old rows" in line]
-    assert len(told) == 2
-    assert told[1].startswith("60 s ")
+    messages = [line for line in caplog.messages if "old rows" in line]
+    assert len(messages) == 2
+    assert messages[1].startswith("60 s ")
 
 
 def test_other_crawls_of_the_process_do_not_wait_for_long(

@@ -46,16 +46,16 @@ def visit(state):
         headers = {"Date": format_datetime(at, usegmt=True)}
         parse = parse_llms if kind == "llms" else parse_feed
         feed = parse(text.encode(), url=source, content_type=None, source=source)
-        found = DocumentItems(request, context, Response(source, headers=headers))
+        items = DocumentItems(request, context, Response(source, headers=headers))
         for entry in feed.entries:
-            found.add(EntryItem.from_entry(entry, feed=feed, source=source, kind=kind))
+            items.add(EntryItem.from_entry(entry, feed=feed, source=source, kind=kind))
         record = SourceRecord(url=source, kind=kind, outcome="fetched", format="rss20")
-        records = found.build_records()
+        records = items.build_records()
         if source not in sources:
             commit(state, record)
             sources.add(source)
         new = commit(state, record, records)
-        return [found.valid[record.key].title for record in records if record.key in new]
+        return [items.valid[record.key].title for record in records if record.key in new]
 
     return read
 

@@ -118,7 +118,7 @@ def entry(page, id_=None, title=None, source="http://a.example/feed"):
 
 def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
     post, comments = entry("4", "p", "Post"), [entry("4", f"c{n}", f"By {n}") for n in range(3)]
-    for found, new in (
+    for entries, new in (
         ([entry("1"), entry("2"), entry("1")], {"1", "2"}),
         ([entry("2"), entry("3")], {"3"}),
         (comments[:1], {"4 c0"}),
@@ -128,7 +128,7 @@ def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
         ([entry("4", "q", "Post"), entry("4", "p", "B")], set()),
         ([entry("4", title="No id"), entry("5", "q", "Q")], {"5 q"}),
     ):
-        assert commit(state, SOURCE, found) == new
+        assert commit(state, SOURCE, entries) == new
     assert count_entries(state) == 9
 
 
@@ -246,10 +246,10 @@ def test_state_that_cannot_be_opened_is_refused(url, word):
 
 
 def test_failure_in_use_raises_the_error_of_the_caller(tmp_path):
-    told = []
+    errors = []
 
     def failed(error):
-        told.append(str(error))
+        errors.append(str(error))
         return LookupError()
 
     path = tmp_path / "state.sqlite3"
@@ -258,7 +258,7 @@ def test_failure_in_use_raises_the_error_of_the_caller(tmp_path):
             other.execute("DROP TABLE robots")
         with pytest.raises(LookupError):
             state.robots.find("http://a.example:80")
-    assert "no such table: robots" in told[0]
+    assert "no such table: robots" in errors[0]
 
 
 def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
@@ -354,10 +354,10 @@ def test_the_latest_runs_come_first(runs):
 
 
 def test_the_settings_of_a_run_are_json_and_hold_no_password():
-    given = {"WALSH_STATE_URL": "postgresql://us:secret@db.example/x", "WALSH_MAX_WAIT": "inf"}
-    found = settings_of(Options.from_settings(Settings(given)), None)
-    assert "secret" not in json.dumps(found, allow_nan=False)
-    assert float(found["max_wait"]) > 1e300
+    settings = {"WALSH_STATE_URL": "postgresql://us:secret@db.example/x", "WALSH_MAX_WAIT": "inf"}
+    stored = settings_of(Options.from_settings(Settings(settings)), None)
+    assert "secret" not in json.dumps(stored, allow_nan=False)
+    assert float(stored["max_wait"]) > 1e300
 
 
 def test_runs_of_commands_are_no_crawls(runs):

@@ -226,7 +226,7 @@ def test_each_kind_has_a_planted_breach():
     (planted,) = test_a_planted_breach_is_the_only_finding.pytestmark
     (timed,) = test_gaps_and_holds.pytestmark
     assert {kind for kind, *_ in planted.args[1]} | {
-        kind for *_, found in timed.args[1] for kind in found
+        kind for *_, kinds_of_case in timed.args[1] for kind in kinds_of_case
     } == set(KINDS)
 
 
@@ -322,9 +322,9 @@ def crawled(simulated, tmp_path):
     def run(*sites, listed=LIST, starts=(0.0, DAY + 60.0), settings=(), **options):
         operator = Site("operator.example", "", {"/blocklist.json": listed})
         pages = [f"http://{site.host}{path}" for site in sites for path in site.pages]
-        given = {"sources": pages, "starts": starts} | options
-        given["settings"] = {"WALSH_BLOCKLIST_URL": LIST_URL} | dict(settings)
-        simulated(operator, *sites, **given)
+        crawl_options = {"sources": pages, "starts": starts} | options
+        crawl_options["settings"] = {"WALSH_BLOCKLIST_URL": LIST_URL} | dict(settings)
+        simulated(operator, *sites, **crawl_options)
         return f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"
 
     return run
@@ -378,8 +378,8 @@ def test_a_redirect_to_a_source_of_another_run_is_no_finding(crawled):
 
 
 def refusal(**headers):
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Reply(status=503, headers=given)
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=503, headers=fields)
 
 
 def test_a_crawl_of_refusals_is_no_finding(crawled):
@@ -530,10 +530,10 @@ def attested(crawled):
 
 def test_another_bot_is_judged_by_its_own_name(attested):
     attestation = attested(OTHER)(bot=BOT)
-    found = verdicts(attestation)
+    rows = verdicts(attestation)
     assert attestation.holds
-    assert {found[row] for row in ("1", "2", "2a", "4", "6")} == {"holds"}
-    assert {found[row] for row in ("3", "3a", "3b", "3c")} == {"not applicable"}
+    assert {rows[row] for row in ("1", "2", "2a", "4", "6")} == {"holds"}
+    assert {rows[row] for row in ("3", "3a", "3b", "3c")} == {"not applicable"}
     assert "Example-Bot" in by_number(attestation)["2a"]["requirement"]
 
 
@@ -544,8 +544,8 @@ def test_a_bot_that_follows_links_holds_in_part(crawled):
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state, state:
         state.execute("UPDATE requests SET source = NULL")
     attestation = judged(url, LATER, bot=BOT)
-    found = verdicts(attestation)
-    assert (found["4"], found["6"], found["8"]) == (
+    rows = verdicts(attestation)
+    assert (rows["4"], rows["6"], rows["8"]) == (
         *("holds in part", "holds in part"),
         "not applicable",
     )

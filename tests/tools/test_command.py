@@ -247,8 +247,8 @@ def walsh(capsys, monkeypatch, tmp_path):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(reader))
         with pytest.raises(SystemExit) as ended:
             main(arguments)
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
+        output = capsys.readouterr()
+        return ended.value.code, output.out, output.err
 
     return run
 
@@ -259,8 +259,8 @@ def test_mayfetch_shows_the_deciding_line_and_protegos_verdict(walsh):
     private, dollar = out.split("https://blog.example/a$x")
     assert private.startswith(f"{PRIVATE}: denied for Walsh-Research\n")
     rule = "line 2 of robots.txt says 'Disallow: /private'"
-    for said in (rule, "one request every 2 s", "Comment: be brief", "line 7"):
-        assert said in private
+    for words in (rule, "one request every 2 s", "Comment: be brief", "line 7"):
+        assert words in private
     assert "Protego" not in private
     assert re.search(r"Protego.* allowed", dollar)
     assert walsh("mayfetch", "--robots", "robots.txt", OPEN)[0] == 0
@@ -346,16 +346,16 @@ def test_a_file_without_an_end_is_refused_in_one_line(walsh, call):
 def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
     trial = pytest.importorskip("walsh_scrapy.testing.conformance.trial")
     assert "{folder}" in walsh("conformance", "--help")[1]
-    given = []
+    calls = []
 
     def tried(command, rules, **_):
-        given.append((command, rules))
+        calls.append((command, rules))
         raise trial.TrialError("broken")
 
     monkeypatch.setattr(trial, "run", tried)
-    status, _, said = walsh("conformance", "--rules", "R1, R4", "--", "wget", "-q", "--json")
-    assert (status, said) == (2, "walsh: broken\n")
-    assert given == [(["wget", "-q", "--json"], ["R1", "R4"])]
+    status, _, error = walsh("conformance", "--rules", "R1, R4", "--", "wget", "-q", "--json")
+    assert (status, error) == (2, "walsh: broken\n")
+    assert calls == [(["wget", "-q", "--json"], ["R1", "R4"])]
     assert "conformance" in walsh("--help")[1]
 
 

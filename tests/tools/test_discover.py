@@ -84,10 +84,10 @@ def discover(tmp_path, run_command):
 
     def run(web, *arguments, blocked=(), **settings):
         url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
-        given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
+        test_settings = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
         environment = {"PYTHONIOENCODING": "ascii"} | web.environment
         keep_empty_blocklist(url)
-        done = run_command("discover", *arguments, settings=given, environment=environment)
+        done = run_command("discover", *arguments, settings=test_settings, environment=environment)
         terms = {"crawl_delays": web.crawl_delays, "robots_exempt": [LIST_URL]}
         assert_polite(web.log, blocked=blocked, **terms)
         assert "Traceback" not in done.stderr
@@ -207,26 +207,26 @@ def test_discover_requests_and_declares_feeds_of_a_site(loopback_web, discover):
         host = url.partition("/")[0]
         web.add(Site(host, ROBOTS.get(host, ""), {"/": Reply(status=404)} | pages))
     urls = [f"http://{url}" for url in CASES]
-    found = discover(web, *urls, blocked=["optedout.example"], WALSH_BLOCKLIST_URL=LIST_URL)
-    assert found.code == 1, found.stderr
-    declared = {source.url: (source.kind, source.name) for source in found.sources}
-    told = found.stdout.split("\n\n")
-    for (url, (_, asked, source, words)), said in zip(CASES.items(), told, strict=True):
+    discovery = discover(web, *urls, blocked=["optedout.example"], WALSH_BLOCKLIST_URL=LIST_URL)
+    assert discovery.code == 1, discovery.stderr
+    declared = {source.url: (source.kind, source.name) for source in discovery.sources}
+    parts = discovery.stdout.split("\n\n")
+    for (url, (_, requested, source, words)), part in zip(CASES.items(), parts, strict=True):
         host = url.partition("/")[0]
-        hits = [hit for hit in found.log if hit.host == host and hit.path != "/robots.txt"]
+        hits = [hit for hit in discovery.log if hit.host == host and hit.path != "/robots.txt"]
         if host != "rss.example":  # which another one leads to
-            assert sorted(hit.path for hit in hits) == sorted(asked), url
+            assert sorted(hit.path for hit in hits) == sorted(requested), url
         assert declared.get(f"http://{url}") == source, url
-        assert [word for word in words if word not in said] == []
-        assert source or all(line.startswith("#") for line in said.splitlines()), url
-        assert ("kind" in said) is (source is not None and source[0] == "llms"), url
+        assert [word for word in words if word not in part] == []
+        assert source or all(line.startswith("#") for line in part.splitlines()), url
+        assert ("kind" in part) is (source is not None and source[0] == "llms"), url
         if host in ("cut.example", "packed.example"):
             assert [hit.complete for hit in hits] == [False]
-    assert "10.0.0.1" not in {hit.host for hit in found.log}
-    assert "never" not in found.stdout
+    assert "10.0.0.1" not in {hit.host for hit in discovery.log}
+    assert "never" not in discovery.stdout
     (name,) = (name for url, (_, name) in declared.items() if "titled" in url)
     assert name.startswith('A "b" \\ [31m \U0001f600')
-    assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
+    assert not set("\x1b\x9b\u202e\u2028") & set(discovery.stdout)
 
 
 def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, tmp_path):
@@ -249,16 +249,16 @@ def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, t
         Site("docs.example", "User-agent: *\nCrawl-delay: 2\n", pages),
         Site("other.example", "User-agent: *\nDisallow: /\n"),
     )
-    found = discover(web, URL)
-    assert found.code == 0, found.stderr
-    assert paths(found.log) == [
+    discovery = discover(web, URL)
+    assert discovery.code == 0, discovery.stderr
+    assert paths(discovery.log) == [
         "docs.example/robots.txt",
         "docs.example/",
         "docs.example/blog/atom.xml",
         "other.example/robots.txt",
         "docs.example/comments/feed/",
     ]
-    assert found.sources == (Source(f"{URL}blog/atom.xml", "feed", "Main"),)
+    assert discovery.sources == (Source(f"{URL}blog/atom.xml", "feed", "Main"),)
     for table in ("sources", "entries"):
         assert rows_of(tmp_path, f"SELECT count(*) FROM {table}") == [(0,)]
     for line in (
@@ -268,7 +268,7 @@ def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, t
         "# or this feed (application/rss+xml, of comments), which the page declares too:",
         f'# url = "{URL}comments/feed/"',
     ):
-        assert line in found.stdout
+        assert line in discovery.stdout
 
 
 def test_other_hosts_are_requested_while_one_host_waits(loopback_web, discover):
@@ -278,12 +278,12 @@ def test_other_hosts_are_requested_while_one_host_waits(loopback_web, discover):
         Site("none.example", ""),
     )
     urls = ["http://slow.example/a", "http://blog.example/feed", "http://none.example/"]
-    found = discover(web, *urls, "--json")
-    assert found.code == 1
-    order = paths(found.log)
+    discovery = discover(web, *urls, "--json")
+    assert discovery.code == 1
+    order = paths(discovery.log)
     assert order.index("blog.example/feed") < order.index("slow.example/a")
     assert order.index("none.example/llms.txt") < order.index("slow.example/llms.txt")
-    slow, blog, none = map(json.loads, found.stdout.splitlines())
+    slow, blog, none = map(json.loads, discovery.stdout.splitlines())
     assert [offer["usable"] for offer in (slow, blog, none)] == [True, True, False]
     assert slow["source"] == {"url": urls[0], "kind": "llms", "name": "Index"}
     assert [document["role"] for document in slow["documents"]] == ["page", "llms.txt"]
@@ -294,11 +294,11 @@ def test_other_hosts_are_requested_while_one_host_waits(loopback_web, discover):
 def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
     other, of_other = f"{URL}sdk/llms.txt", Reply("# SDK\n\n- [One](one)\n")
     web = loopback_web(Site("docs.example", "", {"/llms.txt": LLMS_TXT, "/sdk/llms.txt": of_other}))
-    found = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", other, URL)
-    assert found.code == 0
-    assert sorted(found.asked) == ["/", "/guide", "/llms.txt", "/sdk/llms.txt"]
-    assert found.sources == (Source(URL, "llms", "Index"), Source(other, "llms", "SDK"))
-    assert f"the same document as {URL}" in found.stdout
+    discovery = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", other, URL)
+    assert discovery.code == 0
+    assert sorted(discovery.asked) == ["/", "/guide", "/llms.txt", "/sdk/llms.txt"]
+    assert discovery.sources == (Source(URL, "llms", "Index"), Source(other, "llms", "SDK"))
+    assert f"the same document as {URL}" in discovery.stdout
 
 
 def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
@@ -315,11 +315,11 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     web = loopback_web()
     for host, (robots, page, _) in cases.items():
         web.add(Site(host, robots, {"/": page} | others))
-    found = discover(web, *(f"http://{host}/" for host in cases))
-    assert found.code == 1
-    told = found.stdout.split("\n\n")
-    for (host, (*_, words)), said in zip(cases.items(), told, strict=True):
-        assert host in said
-        assert "undecided" in said
-        assert words in said
-    assert "/llms.txt" not in found.asked
+    discovery = discover(web, *(f"http://{host}/" for host in cases))
+    assert discovery.code == 1
+    parts = discovery.stdout.split("\n\n")
+    for (host, (*_, words)), part in zip(cases.items(), parts, strict=True):
+        assert host in part
+        assert "undecided" in part
+        assert words in part
+    assert "/llms.txt" not in discovery.asked

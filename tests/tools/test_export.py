@@ -71,8 +71,8 @@ def test_any_declared_sources_are_read_back(source, is_broken):
     body = written.getvalue()
     if is_broken:  # then it is read as HTML
         body = body.replace(b"</head>", b"")
-    (found,) = _read_opml(BytesIO(body), [])
-    ours = replace(_build_source(found), folders=())
+    (raw_source,) = _read_opml(BytesIO(body), [])
+    ours = replace(_build_source(raw_source), folders=())
     assert (ours.url, ours.kind, ours.every, ours.delay) == (
         source.url, source.kind, source.every, source.delay,
     )  # fmt: skip
@@ -120,12 +120,12 @@ ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
 @pytest.fixture
 def state(url):
     """A state with two entries of one source, and none of another."""
-    found = [
+    entries = [
         entry("1", URL, title="=1+1 'x' \U0001f600", authors=["Jo", "Ü"], source_title="The A"),
         entry("2", URL, url="http://a.example/2"),
     ]
     with contextlib.closing(State(url)) as state:
-        commit(state, SourceRecord(url=URL, kind="feed", visited_at=1779516000.0), found)
+        commit(state, SourceRecord(url=URL, kind="feed", visited_at=1779516000.0), entries)
         commit(state, SourceRecord(url=OTHER, kind="llms", outcome="failed", failures=2))
         yield state
 
@@ -143,7 +143,7 @@ def test_each_entry_has_the_name_tags_and_folder_of_its_source(state, tmp_path):
     assert (first["source_name"], first["source_tags"], first["source_folder"]) == (
         "A", ["News, all", "World", "x"], "News, all/World",
     )  # fmt: skip
-    assert {row["source_name"] for row in exported(state)} == {None}, "without a sources file"
+    assert {row["source_name"] for row in exported(state)} == {None}, "there is no sources file"
 
 
 def test_entries_of_the_first_visit_are_marked_as_backfill(url):
@@ -193,9 +193,13 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def new_entry(number, **fields):
-    seen = f"2026-05-23T06:00:{number:02}Z"
-    given = {"title": f"Title {number}", "url": f"http://a.example/{number}", "first_seen": seen}
-    item = EntryItem(kind="feed", source=URL, **given | fields)
+    first_seen = f"2026-05-23T06:00:{number:02}Z"
+    entry_fields = {
+        "title": f"Title {number}",
+        "url": f"http://a.example/{number}",
+        "first_seen": first_seen,
+    }
+    item = EntryItem(kind="feed", source=URL, **entry_fields | fields)
     return entry_of(URL, str(number), at=1000.0 + number, item=json.dumps(item.to_dict()))
 
 
@@ -310,8 +314,8 @@ def export(tmp_path, on_state):
     def run(*arguments, **settings):
         file = tmp_path / "sources.json"
         file.write_text(json.dumps(SOURCES))
-        given = {"WALSH_SOURCES": file} | settings
-        return on_state("export", *arguments, settings=given, encoding=None)
+        test_settings = {"WALSH_SOURCES": file} | settings
+        return on_state("export", *arguments, settings=test_settings, encoding=None)
 
     return run
 

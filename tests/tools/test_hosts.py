@@ -48,8 +48,8 @@ def test_hold_lasts_until_the_operator_releases_it(busy_web, crawl, on_state, tm
     last = crawl(busy_web, sources=SOURCES)
     assert paths(last.log, "busy.example") == ["busy.example/feed"]
     assert len(last.items) == 2
-    kept = rows_of(tmp_path / "crawl", "SELECT host, override, reason FROM overrides")
-    assert kept == [("busy.example", "release", "they wrote: go on")]
+    overrides = rows_of(tmp_path / "crawl", "SELECT host, override, reason FROM overrides")
+    assert overrides == [("busy.example", "release", "they wrote: go on")]
 
 
 def test_operator_delay_is_the_same_in_every_spelling(on_state):
@@ -88,16 +88,16 @@ def test_crawl_from_a_backup_repeats_no_request_and_reports_it(
     visited = loopback_web(site("blog.example", feed=feed(etag='"1"')))
     crawl(visited, sources=["http://blog.example/feed"])
     file = tmp_path / "new" / "walsh.sqlite3"
-    made = on_state("backup", "-o", file)
-    assert made.returncode == 0
-    assert made.stderr.endswith(f" {file}\n")
+    backup = on_state("backup", "-o", file)
+    assert backup.returncode == 0
+    assert backup.stderr.endswith(f" {file}\n")
     assert [path.name for path in file.parent.iterdir()] == ["walsh.sqlite3"]
-    given = {"sources": ["http://blog.example/feed"]}
-    given["settings"] = {"WALSH_STATE_URL": f"sqlite:///{file}"}
-    again = crawl(visited, **given)
+    options = {"sources": ["http://blog.example/feed"]}
+    options["settings"] = {"WALSH_STATE_URL": f"sqlite:///{file}"}
+    again = crawl(visited, **options)
     assert again.log == []
     assert again.stderr.count("another file") == 1
-    forced = crawl(visited, **given, arguments={"force": "1"})
+    forced = crawl(visited, **options, arguments={"force": "1"})
     assert [(hit.path, hit.status) for hit in forced.log] == [("/feed", 304)]
     assert "another file" not in forced.stderr
 

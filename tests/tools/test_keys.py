@@ -33,9 +33,11 @@ def keys(run_command):
 def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     """Two keys, as during a rotation: the old one is published with the new one."""
     files = [tmp_path / "new.pem", tmp_path / "old.pem"]
-    made = [keys("new", file) for file in files]
-    thumbprints = [re.search(r"id ([\w-]+)", done.stdout)[1] for done in made]
-    assert [str(file) in done.stdout for file, done in zip(files, made, strict=True)] == [True] * 2
+    results = [keys("new", file) for file in files]
+    thumbprints = [re.search(r"id ([\w-]+)", done.stdout)[1] for done in results]
+    assert [str(file) in done.stdout for file, done in zip(files, results, strict=True)] == [
+        True
+    ] * 2
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
     settings = {"WALSH_SIGNING_KEY": files[0], "WALSH_SIGNATURE_AGENT": AGENT}
     body = keys("directory", *files, **settings).stdout

@@ -50,9 +50,11 @@ def ask(tmp_path, run_command):
 
     def run(web, *arguments, **settings):
         url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-        given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
+        test_settings = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
         keep_empty_blocklist(url)
-        return run_command("mayfetch", *arguments, settings=given, environment=web.environment)
+        return run_command(
+            "mayfetch", *arguments, settings=test_settings, environment=web.environment
+        )
 
     return run
 
@@ -138,9 +140,15 @@ def test_a_source_that_is_not_due_may_be_fetched(loopback_web, ask, tmp_path):
 @pytest.mark.parametrize("online", [True, False])
 def test_an_argument_that_is_no_url_gives_an_answer(loopback_web, ask, online):
     options = [] if online else ["--offline"]
-    given = ["mailto:me@example.com", "http://[bad", "//x", "blog.example/feed", "ftp://x.example/"]
+    arguments = [
+        "mailto:me@example.com",
+        "http://[bad",
+        "//x",
+        "blog.example/feed",
+        "ftp://x.example/",
+    ]
     web = loopback_web()
-    result = ask(web, *options, *given)
+    result = ask(web, *options, *arguments)
     assert (result.returncode, web.log) == (1, [])
     assert result.stdout.count("undecided") == 5
     assert result.stdout.count("write https://blog.example/feed") == 1
@@ -149,8 +157,8 @@ def test_an_argument_that_is_no_url_gives_an_answer(loopback_web, ask, online):
 
 def test_every_spelling_of_a_url_is_asked_for(loopback_web, ask):
     web = loopback_web(site("blog.example", ROBOTS), site("xn--bcher-kva.example"))
-    given = ["http://Blog.example/a b", "http://bücher.example/ä", "http://blog.example/%7ex|y#z"]
-    assert ask(web, *given).returncode == 0
+    urls = ["http://Blog.example/a b", "http://bücher.example/ä", "http://blog.example/%7ex|y#z"]
+    assert ask(web, *urls).returncode == 0
     assert len(web.log) == 2
 
 

@@ -39,8 +39,8 @@ def state(url):
         commit(state, SourceRecord(url=B, kind="feed"), [])
         old = {"title": "Old", "url": "http://b.example/2", "published": "2026-05-01T09:30:00Z"}
         new = {"title": "New", "url": "http://b.example/3", "source_title": "The B"}
-        found = [entry("2", B, run=2, **old), entry("3", B, run=2, **new)]
-        commit(state, SourceRecord(url=B, kind="feed"), found)
+        entries = [entry("2", B, run=2, **old), entry("3", B, run=2, **new)]
+        commit(state, SourceRecord(url=B, kind="feed"), entries)
         yield state
 
 
@@ -131,8 +131,8 @@ def walsh_init(capsys, monkeypatch, tmp_path):
     def run(folder):
         with pytest.raises(SystemExit) as ended:
             main(["init", str(folder)])
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
+        output = capsys.readouterr()
+        return ended.value.code, output.out, output.err
 
     return run
 

@@ -288,10 +288,10 @@ def test_hostile_texts_are_escaped(filled):
 
 def write_earlier(url, hold):
     """Write a request to the first host, two days before the run, of no run."""
-    asked = {"host": "blog0.example", "url": "http://blog0.example/", "gates": ""}
+    request = {"host": "blog0.example", "url": "http://blog0.example/", "gates": ""}
     answered = {"status": None, "duration": 0.0, "hold": hold}
     with closing(State(url)) as state:
-        log_requests(state, replace(RECORD, requested_at=BEGUN - 2 * DAY, **asked, **answered))
+        log_requests(state, replace(RECORD, requested_at=BEGUN - 2 * DAY, **request, **answered))
         # It was written before the others, or else a clock was set.
         first = update(requests).where(requests.c.requested_at == BEGUN - 2 * DAY).values(id=0)
         state._database.write(lambda connection: connection.execute(first))
@@ -398,11 +398,11 @@ def test_the_headlines_of_a_source_are_its_newest(tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "MAX_HEADLINES_OF_SOURCE", 2)
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     with closing(State(url)) as state:
-        found = [
+        entries = [
             entry_of(URL, str(number), at=NOW - number, item=json.dumps({"title": f"T{number}"}))
             for number in range(5)
         ]
-        commit(state, SourceRecord(url=URL, kind="feed", visited_at=NOW - 60), found)
+        commit(state, SourceRecord(url=URL, kind="feed", visited_at=NOW - 60), entries)
     (row,) = report_of(url, since=NOW - 3600)["news"].rows
     assert ([entry["title"] for entry in row["newest"]], row["entries"]) == (["T0", "T1"], 5)
     assert "2 of 5 entries" in page_of(url, since=NOW - 3600)
@@ -466,9 +466,9 @@ def test_the_report_of_a_run_compares_the_gaps_that_servers_saw(
     assert 'class="short"' not in text
     rows = {row[0]: row[2:] for row in re.findall(GAPS, text)}
     assert rows.keys() == {"blog.example", "slow.example", "lost.example"}
-    kept, asked, longest = rows["slow.example"]
-    assert (asked, longest) == ("2.00", "2.00")
-    assert 2.0 <= float(kept) < 60.0
+    shortest, required, longest = rows["slow.example"]
+    assert (required, longest) == ("2.00", "2.00")
+    assert 2.0 <= float(shortest) < 60.0
     assert rows["blog.example"][1:] == ("1.00", "1.00")
     # A second run, which nothing new came of; and both of them.
     again(web, sources=SOURCES)

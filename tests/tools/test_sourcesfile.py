@@ -111,9 +111,9 @@ def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
 
 
 def feed_of(url, title=None, *, entries=None, form="feed", unsure=False):
-    given = {"form": form, "title": title, "unsure": unsure, "link": FeedLink(url, title, RSS)}
-    given |= {"outcome": form or "answered 404", "entry_urls": frozenset(entries or {url})}
-    return Candidate(url, "feed", requested=True, **given)
+    fields = {"form": form, "title": title, "unsure": unsure, "link": FeedLink(url, title, RSS)}
+    fields |= {"outcome": form or "answered 404", "entry_urls": frozenset(entries or {url})}
+    return Candidate(url, "feed", requested=True, **fields)
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,12 @@ def account_of(state, subject="a.example", day=None, **settings):
     return read_account(state, options(**settings), subject, day)
 
 
-def text_of(state, *given, **settings):
-    return "\n".join(letter(account_of(state, *given, **settings)))
+def text_of(state, *arguments, **settings):
+    return "\n".join(letter(account_of(state, *arguments, **settings)))
 
 
-def rows_of(state, record, *given):
-    return [row for row in to_records(account_of(state, *given)) if row["record"] == record]
+def rows_of(state, record, *arguments):
+    return [row for row in to_records(account_of(state, *arguments)) if row["record"] == record]
 
 
 @pytest.fixture

@@ -80,13 +80,13 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     world.run(600.0, first, *web())
     world.write_letters(HOUR, hosts)
 
-    left = [address for address in first if address != url("new")]
-    world.run(12 * HOUR, [*left, url("late"), url("later")], *web(), listed=("out.example",))
+    remaining = [address for address in first if address != url("new")]
+    world.run(12 * HOUR, [*remaining, url("late"), url("later")], *web(), listed=("out.example",))
     world.write_letters(13 * HOUR, hosts)
     world.run(15 * HOUR, [url("killer")], listed=("out.example",), dies=url("killer"))
     died = world.seen[-1].hit.wall - BEGIN
     world.write_letters(died + 10.0, hosts)
-    world.run(16 * HOUR, [*left, url("killer")], *web(), site("killer.example", ""),
+    world.run(16 * HOUR, [*remaining, url("killer")], *web(), site("killer.example", ""),
               listed=("out.example",))  # fmt: skip
     world.write_letters(17 * HOUR, hosts)
 
@@ -96,14 +96,14 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     world.run(DAY + 2 * HOUR, [news], *web(shut=SHUT), listed=("out.example",))
     world.run(
         DAY + 3 * HOUR,
-        [*left, url("late"), news],
+        [*remaining, url("late"), news],
         *web(shut=SHUT, ill=Reply(status=500)),
         listed=("out.example",),
     )
     world.write_letters(DAY + 4 * HOUR, hosts)
     world.write_letters(DAY + 4 * HOUR, hosts, day="2026-01-01")
     world.slow("led.example", 2 * DAY, 0.0)
-    world.run(2 * DAY + 4 * HOUR, [*left, url("late"), news], *web(shut=SHUT))
+    world.run(2 * DAY + 4 * HOUR, [*remaining, url("late"), news], *web(shut=SHUT))
     world.write_letters(2 * DAY + 5 * HOUR, hosts)
     world.check_letters()
     text = "\n".join(letter.text for letter in world.letters)
@@ -323,7 +323,7 @@ class Letter:
         if not heads:
             return [], part
         head = part[heads[0]]
-        starts = [found.start() for found in re.finditer(r"(?<=  )\S+( \S+)*", head)]
+        starts = [match.start() for match in re.finditer(r"(?<=  )\S+( \S+)*", head)]
         ends = [*starts[1:], None]
         assert len(starts) == columns
         rest = part[heads[0] + 1 :]
@@ -428,18 +428,18 @@ class Letter:
                 notes.remove(note)
         if seen.end is None:
             notes.remove(next(note for note in notes if "in flight" in note))
-        held = [e for e in before if e.end and e.end + e.retry_after > max_end(before)]
-        if held:
-            ends = [at for _, at in self.world.releases if max_end(held) <= at < seen.hit.wall]
+        holding = [e for e in before if e.end and e.end + e.retry_after > max_end(before)]
+        if holding:
+            ends = [at for _, at in self.world.releases if max_end(holding) <= at < seen.hit.wall]
             if ends:
                 ended = shown(ends[0]).removeprefix(f"{self.day} ")
                 notes.remove(f"the operator ended the hold at {ended}")
-            elif held[-1].end + held[-1].retry_after > seen.hit.wall:
+            elif holding[-1].end + holding[-1].retry_after > seen.hit.wall:
                 notes.remove(next(note for note in notes if "by at most a day" in note))
         waited = [note for note in notes if note.startswith("on hold until")]
-        assert len(waited) == 1 or not (held or waited)
+        assert len(waited) == 1 or not (holding or waited)
         for note in waited:
-            self.check_wait(held or before[-1:], note)
+            self.check_wait(holding or before[-1:], note)
             notes.remove(note)
         followers = [n for n in self.sent if n > number]
         after = [
@@ -453,13 +453,13 @@ class Letter:
             assert not seen.retry_after or is_near(held_for, seen.retry_after)
         assert notes == []
 
-    def check_wait(self, held, note):
+    def check_wait(self, holding, note):
         """The hold began with one of these answers, and lasts as long as that asked for."""
         until, status, at = re.fullmatch(
             r"on hold until (.+), because of the (\d+) of (.+)", note
         ).groups()
         (cause,) = (
-            exchange for exchange in held if abs(exchange.hit.wall - self.moment(at)) <= 1.0
+            exchange for exchange in holding if abs(exchange.hit.wall - self.moment(at)) <= 1.0
         )
         assert cause.hit.status == int(status)
         assert cause.hit.status in (429, 503) or cause.hit.status >= 500
@@ -495,8 +495,8 @@ class Letter:
 
     def check_overrides(self):
         lines = self.parts.get("What we changed by hand", [])[2:]
-        made = [*self.world.releases, *((host, at) for host, at, _ in self.world.delays)]
-        ours = sorted(at for host, at in made if host == self.host and at <= self.now)
+        overrides = [*self.world.releases, *((host, at) for host, at, _ in self.world.delays)]
+        ours = sorted(at for host, at in overrides if host == self.host and at <= self.now)
         assert [line[2:21] for line in lines] == [shown(at) for at in ours]
         assert all(line.endswith(REASON) for line in lines)
         assert sum("ended a hold" in line for line in lines) == sum(
@@ -523,8 +523,8 @@ class Letter:
             assert address in runs[-1].sources
             until = {"now": 0.0, "never": self.now + 30 * DAY}.get(not_before)
             until = moment(not_before) if until is None else until
-            asked = [at for at in self.later(address, by_itself=True) if at < until - 1.0]
-            assert not asked or asked[0] >= self.lifted(until)
+            earlier = [at for at in self.later(address, by_itself=True) if at < until - 1.0]
+            assert not earlier or earlier[0] >= self.lifted(until)
         for line in lines[1:]:
             self.check_line(line.strip(), rows, is_listed=is_listed)
         assert is_listed == ("it gets no request" in self.text)
@@ -533,8 +533,8 @@ class Letter:
         assert sorted(ours) == sorted(row[-1] for row in rows)
 
     def check_line(self, line, rows, *, is_listed):
-        if found := re.match(r"No request before (.{19}); ", line):
-            until = self.lifted(moment(found[1]))
+        if match := re.match(r"No request before (.{19}); ", line):
+            until = self.lifted(moment(match[1]))
             assert not [at for at in self.later() if at < until - 1.0]
         elif line.startswith("We have no source"):
             assert not rows
