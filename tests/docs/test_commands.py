@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tomllib
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -187,6 +188,9 @@ def test_a_command_line_is_one_that_works(line, request):
         assert " ".join(arguments[1:]) in MAKEFILE
     elif line == "python3 -m venv .venv" or line.startswith(".venv/bin/python -m pytest "):
         assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
+    elif program == "python" and arguments[1].startswith("benchmarks."):
+        call = [sys.executable, *shlex.split(line, comments=True)[1:], "--help"]
+        assert execute(*call, cwd=ROOT).returncode == 0
     else:
         is_known = line in (*RESTORING, *ELSEWHERE) or program in (*ELSEWHERE, *DEPLOYING)
         assert is_known, "no test knows whether this works"
