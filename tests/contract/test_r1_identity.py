@@ -3,16 +3,13 @@
 import asyncio
 import datetime as dt
 import json
-from base64 import urlsafe_b64decode
 from collections import namedtuple
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from http_message_signatures import (
     HTTPMessageVerifier,
-    HTTPSignatureKeyResolver,
     InvalidSignature,
     algorithms,
     signatures,
@@ -20,6 +17,7 @@ from http_message_signatures import (
 from scrapy import Request
 from scrapy.settings import Settings
 
+from tests.helpers.keydirectory import DirectoryKeys
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, rows_of, site
 from walsh_scrapy import identity
 from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
@@ -110,17 +108,6 @@ SOURCES = [
 SignedRequest = namedtuple("SignedRequest", "method url headers")
 
 
-class Keys(HTTPSignatureKeyResolver):
-    """The keys of a directory, read without our code."""
-
-    def __init__(self, directory):
-        self.keys = json.loads(directory)["keys"]
-
-    def resolve_public_key(self, key_id):
-        (jwk,) = [jwk for jwk in self.keys if jwk["kid"] == key_id]
-        return Ed25519PublicKey.from_public_bytes(urlsafe_b64decode(jwk["x"] + "="))
-
-
 def verify(hit, directory, monkeypatch, now):
     """Verify a request at a moment, by a clock that has no tolerance."""
 
@@ -133,7 +120,7 @@ def verify(hit, directory, monkeypatch, now):
     clock.datetime = At
     monkeypatch.setattr(signatures, "datetime", clock)
     verifier = HTTPMessageVerifier(
-        signature_algorithm=algorithms.ED25519, key_resolver=Keys(directory)
+        signature_algorithm=algorithms.ED25519, key_resolver=DirectoryKeys(directory)
     )
     verifier.max_clock_skew = dt.timedelta(0)
     # It refuses a stray % in a path, which is not signed: scheme and authority are enough.

@@ -14,7 +14,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
 )
 
-from tests.wire.test_http1 import Pieces
+from tests.helpers.responses import Pieces
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.wire import connections as module
 from walsh_scrapy.wire.connections import MAX_LOOKUPS_AHEAD, Connections, Endpoint, Names
