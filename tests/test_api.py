@@ -85,7 +85,7 @@ def test_further_arguments_of_a_callback_are_given_by_name():
     assert visit_of(request) == Visit(SOURCE, str.isascii)
 
 
-def test_a_spider_declares_nothing_forces_nothing_and_has_no_alternative_by_itself():
+def test_a_spider_has_defaults_for_every_attribute():
     spider = DeclaringSpider(name="any")
     assert spider.sources == ()
     assert not spider.force

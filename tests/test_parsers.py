@@ -371,7 +371,7 @@ def test_any_document_is_read_or_refused(name, data):
     target.check(data.draw(documents.bodies(target.seeds, target.pieces, target.documents)))
 
 
-def test_the_gate_draws_the_same_examples_each_time_and_times_none():
+def test_examples_are_reproducible_and_have_no_deadline():
     assert settings.default.derandomize
     assert settings.default.database is None
     assert settings.default.deadline is None

@@ -105,7 +105,7 @@ def test_ten_thousand_requests_open_in_two_seconds(visit, viewport):
     assert 0 < taken < 2000.0
 
 
-def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
+def test_the_page_works_with_a_keyboard_and_no_javascript(visit):
     page = visit("some", java_script_enabled=False)
     assert page.get_by_role("heading", name="Needs your attention").is_visible()
     page.keyboard.press("Tab")

@@ -309,7 +309,7 @@ def test_without_a_list_nothing_else_is_requested(run, acts, handler, document):
     assert {item["trouble"] for item in result.items} <= {"StillDue"}
 
 
-def test_a_blocklist_gate_does_not_wait_for_a_list_that_is_kept_back(run):
+def test_a_blocklist_gate_alone_fails_without_its_list(run):
     gates = [(f"{OURS}.blocklist.BlocklistMiddleware", 100)]
     acts = {"operator.example": [("50 request", "wipe")]}
     result = run(acts, site("a.example"), gates=gates, document=LIST, **ROBOTS_ALONE)

@@ -197,7 +197,7 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]
 
 
-def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_command, tmp_path):
+def test_a_command_reports_a_full_disk_in_one_line(run_command, tmp_path):
     (tmp_path / "sources.txt").write_text("http://blog.example/feed\n")
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file to be made
         ended = run_command(
@@ -313,9 +313,7 @@ def test_a_visit_whose_commit_was_not_answered_has_ended(direct_web, crawl, post
 
 
 @pytest.mark.long
-def test_a_worker_that_lost_its_host_meanwhile_follows_no_redirect_of_it(
-    direct_web, crawl, postgresql_url
-):
+def test_a_worker_that_lost_its_host_follows_no_redirect(direct_web, crawl, postgresql_url):
     target = "http://new.example/page"
     web = direct_web(
         site("old.example", feed=redirect(target, 302)),
@@ -366,7 +364,7 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert sources == set(urls), "what was not reached is still due"
 
 
-def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_web, crawl):
+def test_deleting_the_state_ends_the_run_and_creates_no_other(direct_web, crawl):
     """SQLite would go on writing into the file without a name (decision 29)."""
     hosts = [f"h{number}.example" for number in range(3)]
 
@@ -393,7 +391,7 @@ def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
 
 
 @pytest.mark.parametrize("table", ["choices", "blocklist"])
-def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_web, crawl, table):
+def test_a_state_failure_before_any_request_stops_the_start(loopback_web, crawl, table):
     web = loopback_web(site("blog.example"))
     assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
     web.clear()
@@ -402,9 +400,7 @@ def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_we
     assert f"no such table: {table}" in refusal(result)
 
 
-def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(
-    loopback_web, crawl, tmp_path
-):
+def test_a_state_failure_while_reading_due_sources_ends_the_run(loopback_web, crawl, tmp_path):
     web, file = loopback_web(site("blog.example")), tmp_path / "sources.txt"
     file.write_text("http://blog.example/feed")
     assert crawl(web, sources=file).exit_code == 0
@@ -421,7 +417,7 @@ def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(
         ("feeds", "feed", "application/xml"),  # its page is no feed
     ],
 )
-def test_a_state_that_fails_between_page_and_record_defers_the_source(
+def test_a_state_failure_before_the_record_defers_the_source(
     loopback_web, crawl, spider, kind, content_type
 ):
     def fail(_hit):

@@ -34,7 +34,7 @@ def test_the_identity_is_the_contracts_to_the_letter():
     assert identity.UA_TOKEN == "Walsh-Research"
 
 
-def test_every_request_has_the_user_agent_whatever_the_command_line_says(direct_web, crawl):
+def test_the_command_line_cannot_change_the_user_agent(direct_web, crawl):
     refresh = {"Set-Cookie": "seen=1; Path=/", "Refresh": "0; url=/feed?refreshed"}
     setting_cookies = feed(headers=refresh)
     web = direct_web(

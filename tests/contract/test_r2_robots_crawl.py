@@ -79,9 +79,7 @@ def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreacha
     judge(result)
 
 
-def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
-    direct_web, crawl, again
-):
+def test_robots_txt_is_cached_per_port_and_used_on_errors(direct_web, crawl, again):
     web = direct_web(
         site("blog.example", [BLOCKED_HERE, ""]), Site("blog.example:8080", "", {"/feed": feed()})
     )
@@ -95,7 +93,7 @@ def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
     judge(web)
 
 
-def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web, crawl):
+def test_visit_time_delays_a_host_and_comments_are_logged(direct_web, crawl):
     def hours(first, last):
         now = datetime.now(UTC)
         window = "-".join(f"{now + timedelta(hours=hour):%H%M}" for hour in (first, last))

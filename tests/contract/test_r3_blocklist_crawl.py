@@ -37,9 +37,7 @@ def make_stale(crawl, seconds=86_400):
 
 
 @pytest.mark.parametrize("is_signalled", [True, False])
-def test_the_host_of_a_killed_crawl_is_free_in_the_end_and_a_signal_ends_the_wait(
-    listing, crawl, is_signalled
-):
+def test_a_signal_ends_the_wait_for_the_host_of_a_killed_crawl(listing, crawl, is_signalled):
     State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}").close()
     until = time.time() + (60.0 if is_signalled else 2.0)
     owned = "INSERT INTO hosts (host, in_flight_until, owner) VALUES (?, ?, 'killed')"
@@ -60,7 +58,7 @@ def test_the_host_of_a_killed_crawl_is_free_in_the_end_and_a_signal_ends_the_wai
     assert time.time() < until or not is_signalled
 
 
-def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listing, crawl, again):
+def test_the_list_is_fetched_daily_although_its_host_is_on_hold(listing, crawl, again):
     """Otherwise one answer could suspend all opt-outs (R3). Other requests wait in full (R5)."""
     busy = Reply(status=429, headers={"Retry-After": "10000000000"})
     lists = [blocklist(), redirect("http://mirror.example/list.json")]
@@ -111,7 +109,7 @@ def test_whatever_goes_wrong_the_last_list_stays_in_force(listing, crawl, again,
     assert "the last good one is still used" in second.stderr
 
 
-def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(listing, crawl, again):
+def test_the_list_is_revalidated_with_its_etag_after_its_refresh(listing, crawl, again):
     document = blocklist("optedout.example")
     web = listing(Reply(document.body, content_type="application/json", etag='W/"list,1"'))
     crawl(web, sources=SOURCES, settings=WITH_LIST)
@@ -132,7 +130,7 @@ def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(listing, c
     assert "operator.example/blocklist.json" in paths(ahead.log)
 
 
-def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(listing, crawl, again):
+def test_a_wrong_refresh_is_replaced_and_an_etag_keeps_its_url(listing, crawl, again):
     slip = blocklist("optedout.example", refresh="P1M").body.replace("email", FORGED)
     moved = Reply("\ufeff" + slip, content_type="application/json", etag='"moved"')
     web = listing(
@@ -149,7 +147,7 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(listing,
     judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
 
 
-def test_the_published_schema_is_consulted_and_a_broken_one_is_not(listing, crawl):
+def test_the_published_schema_is_used_unless_it_is_broken(listing, crawl):
     strict = '{"$schema": "https://json-schema.org/draft/2020-12/schema", "required": ["signed"]}'
     schemas = [Reply(strict), Reply('{"type": 7}' + " " * 300_000)]
     web = listing(blocklist("optedout.example"), schema=schemas)
@@ -163,9 +161,7 @@ def test_the_published_schema_is_consulted_and_a_broken_one_is_not(listing, craw
 
 
 @pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])
-def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
-    listing, crawl, on_state, identity, tmp_path
-):
+def test_a_local_list_only_adds_to_the_published_one(listing, crawl, on_state, identity, tmp_path):
     is_ours = identity == "ours"
     own = tmp_path / "own.txt"
     own.write_text("# ours\nshop.example  # mail of 3 May\noperator.example\n")

@@ -78,9 +78,7 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
 # R4 by registrable domain: everything is the domain's (decision 5).
 
 
-def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
-    direct_web, crawl, tmp_path
-):
+def test_paced_by_domain_two_crawls_keep_the_delay_of_a_domain(direct_web, crawl, tmp_path):
     """Two crawls on one state: only the state can prevent that both ask at the same time."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -149,7 +147,7 @@ def breaches(crawl):
     return [finding for row in attestation.rows for finding in row["findings"]]
 
 
-def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_web, crawl):
+def test_three_crawls_on_one_state_share_hosts_and_keep_delays(direct_web, crawl):
     """Each crawl has its own feeds on all hosts, and all share one feed on every host."""
 
     def own(_hit):
@@ -189,7 +187,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
 
 
 @pytest.mark.long
-def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web, crawl):
+def test_the_host_of_a_killed_crawl_waits_for_its_request(direct_web, crawl):
     """It is killed during a request; others on its hosts know only how long that may last."""
     hosts = ("left.example", "other.example")
     pages = {"two": feed(), "three": feed()}
@@ -225,7 +223,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web
     assert len({run for _, run in unknown}) == 1, "an end is written with the next transaction"
 
 
-def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
+def test_crawl_delay_counts_from_the_request_of_a_killed_crawl(direct_web, crawl):
     """The end of its request is not known, so a Crawl-delay counts from its latest possible end."""
     crawl_delay = 6.0
     web = direct_web(
@@ -412,9 +410,7 @@ CHAIN = int(3 * ShortBeats.seconds)
 
 
 @pytest.mark.long
-def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
-    direct_web, crawl, postgresql_url
-):
+def test_workers_share_sources_and_finish_those_of_a_killed_one(direct_web, crawl, postgresql_url):
     is_killed = Event()
 
     def page(_hit):

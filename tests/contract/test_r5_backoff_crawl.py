@@ -80,7 +80,7 @@ def test_a_download_delay_is_kept_as_spacing(simulated):
     assert_polite(result.log, interval=25.0)
 
 
-def test_a_crawl_delay_holds_for_robots_txt_itself_once_it_is_known(simulated):
+def test_a_cached_crawl_delay_applies_to_robots_txt_itself(simulated):
     to_shared = redirect("http://common.example/robots.txt")
     hosts = ("common", "one", "two")
     (result,) = simulated(
@@ -109,7 +109,7 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     assert said in result.stderr, "a minute after the start"
 
 
-def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_failed(simulated):
+def test_requests_deferred_by_a_refusing_host_have_not_failed(simulated):
     """A host has one share of tries: each of its sources was asked once at most (decision 15)."""
     no = Reply(status=503)
     *refused, left = in_turn("busy.example", "abcd")
@@ -141,7 +141,7 @@ def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_fail
     assert again == due | {f"busy.example/{name}" for name in "abcd"}
 
 
-def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(simulated):
+def test_three_403s_defer_a_host_and_the_deferred_come_first(simulated):
     """A ban is no answer to each URL; the next run begins with those that were deferred."""
     no = Reply(status=403)
     banned = in_turn("ban.example", "abcd")
@@ -160,7 +160,7 @@ def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(s
     assert_polite(first.log + second.log)
 
 
-def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(simulated, tmp_path):
+def test_server_errors_double_the_delay_across_runs(simulated, tmp_path):
     """Nothing is deferred for it (`policy.pacing`)."""
     ill = [Reply(status=status) for status in (500, 502, 504, 500, 500, 502)]
     first, second, third = simulated(
@@ -182,7 +182,7 @@ def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(s
     assert_polite(first.log + second.log + third.log, robots_first=False)
 
 
-def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulated, tmp_path):
+def test_days_of_refusals_and_unchanged_feeds_are_reported(simulated, tmp_path):
     """Runs of six days: refused sources say since when, and stay due unless they were tried."""
     no = Reply(status=429)
     two_lines = [("Retry-After", f"{2 * DAY:.0f}"), ("Retry-After", "0")]  # the longer counts

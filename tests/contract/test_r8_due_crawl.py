@@ -36,7 +36,7 @@ def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, cr
     assert asked == ["blog.example/page", "blog.example/llms.txt"]
 
 
-def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback_web, crawl, again):
+def test_a_source_moved_to_another_source_is_fetched_once(loopback_web, crawl, again):
     """Feed readers export both the old and the new URL of a feed."""
     web = loopback_web(
         site("old.example", feed=redirect("http://blog.example/feed")),
@@ -114,7 +114,7 @@ def test_only_sources_that_ask_for_time_are_visited_later(loopback_web, crawl):
     assert_polite(web.log)
 
 
-def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_web, crawl):
+def test_a_304_without_a_lifetime_keeps_the_previous_one(loopback_web, crawl):
     def unchanged(**headers):
         return Reply(status=304, headers=headers)
 
@@ -156,7 +156,7 @@ def test_hours_and_days_to_skip_hold_when_a_source_would_be_due(loopback_web, cr
     assert "not due yet: 1 source" in second.stderr
 
 
-def test_a_redirect_has_a_lifetime_unless_the_next_visit_does_not_request_it(loopback_web, crawl):
+def test_the_lifetime_of_a_redirect_counts_while_it_is_followed(loopback_web, crawl):
     kept = {"Cache-Control": "max-age=3600"}
 
     def hop(status, location="/feed", headers=kept):
@@ -192,7 +192,7 @@ def pages(result):
 WEEK = 7 * 86_400
 
 
-def test_a_source_that_is_gone_after_permanent_redirects_is_stopped(loopback_web, crawl, again):
+def test_a_410_after_permanent_redirects_stops_the_source(loopback_web, crawl, again):
     here = {"gone": False}
 
     def secure(hit):
@@ -216,7 +216,7 @@ def test_a_source_that_is_gone_after_permanent_redirects_is_stopped(loopback_web
     assert again(web, sources=sources[:2]).log == []
 
 
-def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_web, crawl, again):
+def test_a_page_that_moved_is_remembered_despite_its_llms_txt(loopback_web, crawl, again):
     moved = Site(
         "old.example",
         "",

@@ -131,7 +131,7 @@ ROBOTS = {
 }
 
 
-def test_a_page_is_read_as_markdown_else_what_it_announces_else_the_llms_txt(llms):
+def test_markdown_comes_from_the_page_its_link_or_the_llms_txt(llms):
     pages = {host: {"/llms.txt": text()} | given for host, (given, *_) in CASES.items()}
     result = llms(pages, robots=ROBOTS, settings={"RETRY_ENABLED": False})
     assert asked_of(result, CASES) == {host: paths for host, (_, paths, _) in CASES.items()}
@@ -163,7 +163,7 @@ def test_a_page_is_read_as_markdown_else_what_it_announces_else_the_llms_txt(llm
     assert second["url"] == "https://other.example/"
 
 
-def test_a_page_that_is_gone_stops_the_source_if_there_is_no_llms_txt(llms):
+def test_a_410_without_an_llms_txt_stops_the_source(llms):
     """A server error does not mean that there is no markdown."""
     indexes = {
         "404.example": Reply(status=404),
@@ -179,7 +179,7 @@ def test_a_page_that_is_gone_stops_the_source_if_there_is_no_llms_txt(llms):
     assert second.stats["walsh/sources/resting"] == 2
 
 
-def test_what_a_visit_has_learned_outlasts_a_document_that_robots_txt_denies(llms):
+def test_the_page_still_counts_when_robots_txt_denies_its_link(llms):
     link = announcing("/denied.md", "/next.md").headers["Link"]
     hosts = {
         "docs.example": {
@@ -237,7 +237,7 @@ def test_an_llms_txt_is_one_where_it_is_declared_and_may_move(loopback_web, craw
     assert [hit.status for hit in second.log if hit.path == "/sdk/llms.txt"] == [304]
 
 
-def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms):
+def test_the_lifetime_of_each_answer_of_a_visit_is_kept(llms):
     kept = {"headers": {"Cache-Control": "max-age=3600"}}
     hosts = {
         "page.example": {"/docs": html(**kept), "/llms.txt": text()},
@@ -286,7 +286,7 @@ def test_sources_of_one_host_share_its_llms_txt_once_a_run(host):
     assert_polite(web.log)
 
 
-def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(host, crawl):
+def test_an_llms_txt_has_a_lifetime_of_its_own(host, crawl):
     fresh = text(headers={"Cache-Control": "max-age=3600"})
     web = host.serve(fresh, a=html(), b=html())
     assert asked(host(web, "/a")[0]) == ["/a", "/llms.txt"]
@@ -300,7 +300,7 @@ def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(h
     assert asked(third) == ["/b", "/llms.txt"]
 
 
-def test_an_invalid_llms_txt_fails_every_source_of_its_host_and_is_requested_once(host):
+def test_an_invalid_llms_txt_fails_all_sources_of_its_host(host):
     web = host.serve(html(), a=html(), b=html())
     result, known = host(web, "/a", "/b")
     assert sorted(asked(result)) == ["/a", "/b", "/llms.txt"]

@@ -87,7 +87,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
         assert web.log[-1].path == when
 
 
-def test_an_answer_that_does_not_come_delays_the_end_by_its_time_limit(direct_web, crawl):
+def test_a_missing_answer_delays_the_end_by_its_timeout(direct_web, crawl):
     over = Event()
 
     def hang(hit):
@@ -225,7 +225,7 @@ def at_terminal(crawl, crawl_launcher):
     return run
 
 
-def test_a_terminal_has_a_display_below_the_log_and_a_summary_at_the_end(direct_web, at_terminal):
+def test_a_terminal_shows_progress_and_then_a_summary(direct_web, at_terminal):
     web = direct_web(
         Site(
             "operator.example",

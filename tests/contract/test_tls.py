@@ -114,7 +114,7 @@ NO_TLS = {
 }
 
 
-def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, crawl, again):
+def test_a_failed_handshake_or_connection_is_tried_once_a_run(direct_web, crawl, again):
     """Each has five sources, and is well in the next run."""
     web = direct_web(
         secure("expired.example", Certificate.EXPIRED),

@@ -360,7 +360,7 @@ def test_no_item_leaves_that_is_more_than_metadata(run):
     assert "dropped an item" in result.stderr
 
 
-def test_items_of_a_document_after_which_the_visit_goes_on_are_kept_and_known(run):
+def test_items_of_every_document_of_a_visit_are_kept(run):
     result = run("yields_and_goes_on")
     urls = [
         f"http://docs.example/{path}/{number}"

@@ -112,7 +112,7 @@ def test_a_dead_host_costs_one_attempt_and_fails_one_source(simulated, rows, rai
 
 
 @pytest.mark.parametrize("raising", [no_connection, no_address])
-def test_a_host_that_dies_after_its_robots_txt_costs_one_attempt_too(simulated, raising):
+def test_a_host_that_dies_after_robots_txt_is_tried_once(simulated, raising):
     (run,) = simulated(dead(raising), sources=sources())
     assert [hit.path for hit in run.log] == ["/robots.txt", run.log[1].path]
     assert outcomes(run) == {"failed": 1, "deferred": 4}
@@ -150,7 +150,7 @@ def test_a_dead_host_is_tried_rarer_after_each_silence(simulated, rows):
     assert rows("SELECT unreachable, refusals FROM hosts") == [(4, 0)]
 
 
-def test_other_schemes_and_ports_and_redirects_to_a_dead_host_are_put_off(simulated):
+def test_every_origin_of_a_dead_host_is_deferred(simulated):
     leads = redirect("http://dead.example/a", 302)
     (run,) = simulated(
         dead(feed(), robots=no_connection),
@@ -222,7 +222,7 @@ SLOWLY = {
 }
 
 
-def test_a_robots_txt_has_30_seconds_on_the_wire_whatever_its_tries_and_redirects(simulated):
+def test_all_tries_of_a_robots_txt_share_30_seconds(simulated):
     """Pauses between the tries are not counted: other hosts are asked meanwhile."""
     hosts = {f"{name}.example": page for name, (page, _) in SLOWLY.items()}
     run, later = simulated(

@@ -320,7 +320,7 @@ def test_odd_responses_are_read_and_broken_ones_refused(direct_web, crawl):
     assert_polite(result.log, connections=web.connections)
 
 
-def test_a_kept_connection_that_the_server_closes_is_paced_and_asked_again(direct_web, crawl):
+def test_a_request_on_a_closed_connection_is_repeated_later(direct_web, crawl):
     """The server closes it as the request comes, so the request is sent again, a second later."""
     web = direct_web(site("blog.example", feed=[Reply(fault=Fault.CLOSE), feed()]))
     result = crawl(web, sources=["http://blog.example/feed"])

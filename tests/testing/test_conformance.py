@@ -234,7 +234,7 @@ def test_the_test_of_a_project_in_the_page_fails_a_bad_crawler(pytestconfig):
         given["test_is_polite"]()
 
 
-def test_hosts_have_addresses_in_all_that_is_served_and_names_in_the_log():
+def test_served_pages_have_addresses_and_the_log_has_host_names():
     places = Places([HOST, "b.example"], {"http": 8000, "https": 8443, "http-alt": 9000})
     text = f"http://{HOST}/x https://b.example c.example http://www.b.example {{token}}"
     placed = "http://127.2.0.1:8000/x https://127.2.0.2:8443 c.example http://www.b.example"
@@ -331,7 +331,7 @@ AGAIN = [("a", 0.1), ("b", 0.0), ("a", 0.0)]
         ([(name, 3.0) for name in "abcd"] + AGAIN, "not applicable"),
     ],
 )
-def test_first_requests_are_late_only_if_each_is_and_others_are_not(requests, verdict):
+def test_first_requests_are_late_only_if_all_are_and_no_others(requests, verdict):
     assert BY_NAME["first-request"].check(trial(*requests)).verdict == verdict
 
 
@@ -431,7 +431,7 @@ def test_full_jitter_over_eight_hosts_is_growth():
         (lambda n, chance: 3.0 + 2.0 * 2.0**n * chance(1.0, 1.1), "pass"),  # and a wait
     ],
 )
-def test_pauses_that_grow_linearly_are_told_where_that_is_certain(pause, verdict):
+def test_linear_growth_of_pauses_is_reported_where_certain(pause, verdict):
     random = Random(1)
 
     def pauses(_):
@@ -539,7 +539,7 @@ class OneKey(HTTPSignatureKeyResolver):
 
 
 @pytest.mark.parametrize("url", [f"https://{HOST}/feed.xml?a=b", f"https://{HOST}/feed.xml"])
-def test_signatures_of_another_library_may_cover_all_of_a_request(url):
+def test_a_signature_may_cover_every_part_of_a_request(url):
     agent, path = '"https://bot.example/"', url.removeprefix(f"https://{HOST}")
     message = Request("GET", url, {"User-Agent": "Bot/1", "Signature-Agent": agent})
     covered = ["@method", "@target-uri", "@authority", "@scheme", "@path", "@request-target"]
@@ -659,7 +659,7 @@ def test_a_crawler_that_cheats_does_not_pass(how):
 
 @pytest.mark.crawl
 @cases("how", "rules", "failed")
-def test_a_crawler_that_is_polite_only_where_it_expects_a_look_does_not_pass(how, rules, failed):
+def test_a_crawler_that_cheats_the_test_does_not_pass(how, rules, failed):
     """`honest.py`, on which it is built, passes all of these."""
     card = run([*CHEAT, how], rules)
     assert failed in [each.scenario.name for each in card.failed], card.results

@@ -185,7 +185,7 @@ def broken(_hit):
     raise ValueError("no page")
 
 
-def test_runs_begin_at_their_starts_and_return_what_a_crawl_returns(simulated):
+def test_runs_begin_at_their_starts_and_return_results(simulated):
     blog = site("blog.example", feed=feed(etag='"1"', delay=5.0))
     first, second = simulated(blog, starts=[60.0, 2 * DAY], sources=[FEED_SIMULATION])
     robots, page = first.log

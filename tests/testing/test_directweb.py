@@ -76,7 +76,7 @@ class TestHosts:
         web = direct_web(site())
         assert Client(web).get("a.example", address="127.9.9.9")[0] == 421
 
-    def test_hosts_may_share_an_address_and_have_certificates_of_their_own(self, direct_web):
+    def test_hosts_at_one_address_have_certificates_of_their_own(self, direct_web):
         shared = Answer(["127.0.0.9"])
         web = direct_web(site(page="a", dns=shared), site("b.example", "b", dns=shared))
         client = Client(web)

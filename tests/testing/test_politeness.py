@@ -215,7 +215,7 @@ class TestR4Pacing:
         (sentence,) = violations(log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4)))
         assert "#4 GET http://b.example/ (200) began 1.000 s before #3 GET" in sentence
 
-    def test_many_hosts_at_once_if_not_serial_but_never_two_to_one_host(self):
+    def test_without_serial_a_host_still_gets_one_request_at_a_time(self):
         hits = log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4))
         assert rules(hits, serial=False) == []
         hits = log(hit("a.example", "/", 2, 3), hit("a.example", "/2", 4))
@@ -400,7 +400,7 @@ class TestR4Connections:
         assert len(found) == broken
         assert all("2 full TLS handshakes; 1 are allowed" in sentence for sentence in found)
 
-    def test_a_connection_without_a_request_is_a_contact_with_its_host(self):
+    def test_a_connection_without_a_request_counts_as_a_contact(self):
         failed = self.opened("a.example", 10.0, 10.1, "failed", client=7)
         assert self.broken(failed, log=POLITE) == []
         (sentence,) = self.broken(failed, self.opened("a.example", 10.5, 10.6, "failed"))

@@ -88,9 +88,7 @@ def test_a_limit_is_named():
         (b"HTTP/1.1 200 OK\r\n\r\nto the end", b"GET", (200, b"to the end", False)),
     ],
 )
-def test_a_connection_is_used_again_only_if_nothing_is_left_of_the_response(
-    response, method, found
-):
+def test_a_connection_is_reused_only_after_the_whole_response(response, method, found):
     assert read_response([response], method) == found
 
 
@@ -217,7 +215,7 @@ def test_many_members_cost_no_more_than_one():
         b"Content-Length: \r\nTransfer-Encoding: chunked",
     ],
 )
-def test_a_body_that_is_framed_twice_is_read_and_ends_its_connection(fields):
+def test_a_body_that_is_framed_twice_ends_its_connection(fields):
     answer = read_response([b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n"])
     assert answer == (200, b"abc", False)
 

@@ -92,7 +92,7 @@ def test_a_lookup_that_was_given_up_serves_whoever_asks_next(system):
     assert asked == ["slow.example"]
 
 
-def test_lookups_ahead_are_bounded_and_their_failures_are_nobodys(system):
+def test_lookups_ahead_are_bounded_and_their_failures_ignored(system):
     answers, asked = system
     release = threading.Event()
     answers |= {f"{number}.example": release for number in range(50)}
@@ -169,9 +169,7 @@ def test_any_answer_of_a_name_server_is_reported(system, answer, is_answer):
     ],
     ids=" ".join,
 )
-def test_a_host_that_has_to_be_public_is_connected_to_public_addresses_only(
-    system, monkeypatch, addresses
-):
+def test_a_public_host_is_connected_only_at_public_addresses(system, monkeypatch, addresses):
     """One address that is not public is enough; no socket is opened."""
     answers, _ = system
     answers["hop.example"] = addresses
