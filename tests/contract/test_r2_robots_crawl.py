@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, paths, site
+from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, log_lines, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
@@ -109,12 +109,11 @@ def test_visit_time_delays_a_host_and_comments_are_logged(direct_web, crawl):
     judge(result)
     assert paths(result.log, "closed.example") == ["closed.example/robots.txt"]
     assert "open.example/feed" in paths(result.log)
-    assert "closed.example is on hold for 1 h" in result.stderr
-    assert "deferred          1" in result.stderr
-    assert "http://closed.example:80/robots.txt has the comment: we sleep at times" in result.stderr
-    said = "a · a · a · a · a · … and 7,995 more"
-    assert f"http://a.example:80/robots.txt has the comment: {said}" in result.stderr
-    assert result.stderr.count("'Crawl-delay: soon' is not understood and ignored") == 5
+    assert log_lines(result, "closed.example", "on hold", "1 h")
+    assert result.stats["walsh/sources/deferred"] == 1
+    assert log_lines(result, "http://closed.example:80/robots.txt", "we sleep at times")
+    assert log_lines(result, "http://a.example:80/robots.txt", "a · a · a · a · a · …", "7,995")
+    assert len(log_lines(result, "'Crawl-delay: soon'")) == 5
     again = crawl(web, sources=["http://closed.example/feed"])
     assert again.log == []
 

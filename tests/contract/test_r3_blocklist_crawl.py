@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, judge, paths, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, judge, log_lines, paths, rows_of, site
 from walsh_scrapy.crawl.blocklist import MAX_INLINE_BYTES
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
@@ -70,7 +70,7 @@ def test_the_list_is_fetched_daily_although_its_host_is_on_hold(listing, crawl, 
     make_stale(crawl)
     too_soon = again(web, sources=sources, settings=WITH_LIST)
     assert paths(too_soon.log, "operator.example") == []
-    assert "the blocklist could not be fetched: operator.example must not be" in too_soon.stderr
+    assert log_lines(too_soon, "blocklist could not be fetched", "operator.example")
     rows_of(
         crawl,
         "UPDATE hosts SET hold_since = hold_since - 86400,"
@@ -106,7 +106,7 @@ def test_whatever_goes_wrong_the_last_list_stays_in_force(listing, crawl, again,
     assert "operator.example/blocklist.json" in paths(second.log)
     judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
     assert "blog.example/feed" in paths(second.log)
-    assert "the last good one is still used" in second.stderr
+    assert "last good" in second.stderr
 
 
 def test_the_list_is_revalidated_with_its_etag_after_its_refresh(listing, crawl, again):
@@ -138,8 +138,8 @@ def test_a_wrong_refresh_is_replaced_and_an_etag_keeps_its_url(listing, crawl, a
         Site("elsewhere.example", "", {"/list.json": moved}),
     )
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
-    assert "$.refresh is 'P1M', not a duration; PT6H is used" in first.stderr
-    assert ": by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well" in first.stderr
+    assert log_lines(first, "'P1M'", "PT6H")
+    assert "by\ufffdmail\\x1b[2J\\u202e\\n2026" in first.stderr
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
     asked = [hit for hit in second.log if hit.path.endswith("list.json")]
@@ -157,7 +157,7 @@ def test_the_published_schema_is_used_unless_it_is_broken(listing, crawl):
     assert "optedout.example/feed" in paths(refused.log), "what fails validation is not adopted"
     adopted = crawl(web, sources=SOURCES, settings=with_schema, arguments={"force": "1"})
     assert "optedout.example/feed" not in paths(adopted.log)
-    assert f"{SCHEMA_URL} is ignored: it has 300011 bytes" in adopted.stderr
+    assert log_lines(adopted, SCHEMA_URL, "300011")
 
 
 @pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])
@@ -184,10 +184,10 @@ def test_a_local_list_only_adds_to_the_published_one(listing, crawl, on_state, i
     assert (f" WARNING WALSH_BLOCKLIST_URL = {LIST_URL}: " in result.stderr) is is_ours
     listed = ["operator.example/robots.txt", "operator.example/blocklist.json"]
     assert paths(result.log, "operator.example") == (listed if is_ours else [])
-    assert f"{own} blocks 2 domains in addition to the published list" in result.stderr
-    why = f"shop.example is in line 2 of {own}: mail of 3 May"
-    for host, led in (("www.shop", ""), ("old", "it redirects to http://shop.example/feed: ")):
-        said = f"http://{host}.example/feed is denied by blocklist: {led}{why}"
-        assert result.stderr.count(said) == 1
+    assert log_lines(result, str(own), "2 domains")
+    reason = f"line 2 of {own}: mail of 3 May"
+    for host in ("www.shop", "old"):
+        assert len(log_lines(result, f"http://{host}.example/feed is denied", reason)) == 1
     answer = on_state("mayfetch", "--offline", "http://shop.example/", settings=settings)
-    assert (answer.returncode, f"  blocklist  {why}\n" in answer.stdout) == (1, True)
+    assert answer.returncode == 1
+    assert reason in answer.stdout

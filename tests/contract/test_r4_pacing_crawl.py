@@ -180,9 +180,7 @@ def test_three_crawls_on_one_state_share_hosts_and_keep_delays(direct_web, crawl
     assert web.most_open_connections <= len(CRAWLS), "one of each process"
     assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"
     assert paths(hit for hit in web.log if hit.status == 429) == ["busy.example/feed"]
-    assert in_state(crawl, "SELECT max(started_at) < min(ended_at) FROM runs"), (
-        "all at the same time"
-    )
+    assert in_state(crawl, "SELECT max(started_at) < min(ended_at) FROM runs"), "they overlap"
     assert breaches(crawl) == []
 
 

@@ -142,6 +142,6 @@ def test_hostile_feeds_beside_an_honest_one(direct_web, crawl):
     assert found["inherited.example"][0] == "fetched"
     assert f"skipped the oldest {left_out}" in found["inherited.example"][1]
     assert found["attributes.example"][0] == "failed"
-    assert "took longer than 5 s" in found["attributes.example"][1]
+    assert "longer than 5 s" in found["attributes.example"][1]
     assert len(result.items) == 3000 - left_out + 2
     assert 4_000_000 < size < 8 * 1024 * 1024

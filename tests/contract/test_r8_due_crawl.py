@@ -153,7 +153,7 @@ def test_hours_and_days_to_skip_hold_when_a_source_would_be_due(loopback_web, cr
     assert (sorted(names.split(",")), none) == (sorted(days[(today + n) % 7] for n in (0, 1)), "")
     second = crawl(web, sources=sources, settings=EAGER)
     assert asked(second) == {"other.example"}
-    assert "not due yet: 1 source" in second.stderr
+    assert second.stats["walsh/sources/not_due"] == 1
 
 
 def test_the_lifetime_of_a_redirect_counts_while_it_is_followed(loopback_web, crawl):

@@ -17,6 +17,7 @@ from tests.helpers.sites import (
     IDENTITY,
     LIST_URL,
     blocklist,
+    log_lines,
     paths,
     refusal,
     rows_of,
@@ -130,7 +131,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     }
     first = run(web, **theirs, ROBOTSTXT_OBEY=True, DOWNLOAD_DELAY=1)
     told = refusal(first)
-    assert told.startswith("3 settings must be changed first:\n")
+    assert told.startswith("3 settings ")
     proposed = [
         'WALSH_USER_AGENT = "theirs/2 (+https://their.example/)"',
         'WALSH_UA_TOKEN = "theirs"',
@@ -144,7 +145,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     assert second.exit_code == 0, second.stderr
     assert paths(second.log) == ["a.example/robots.txt", "a.example/"]
     assert {hit.header("User-Agent") for hit in second.log} == {theirs["USER_AGENT"]}
-    assert "http://a.example/private is denied by robots: line 2" in second.stderr
+    assert log_lines(second, "http://a.example/private is denied", "line 2")
 
 
 @pytest.mark.parametrize("order", [200, 800], ids=["before", "after"])
@@ -153,16 +154,14 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     result = run(web, **IDENTITY, ADDONS=addons)
     assert [item["flags"] for item in result.items] == [["browser"]] * 2
     (warning,) = [line for line in warnings_of(result) if "DOWNLOAD_HANDLERS" in line]
-    assert "theirs.spiders.Browser serves http, so this add-on cannot guarantee" in warning
+    assert "theirs.spiders.Browser" in warning
     assert all(word in warning for word in ("cookies", "Referer", "one connection"))
 
 
 def test_a_handler_that_cannot_be_imported_is_refused(web, run):
     theirs = {"http": "theirs.spiders.Missing"}
     told = refusal(run(web, **ADDON, **IDENTITY, DOWNLOAD_HANDLERS=theirs))
-    assert told == (
-        f"DOWNLOAD_HANDLERS is {theirs}, but must be the path of a class that is installed\n"
-    )
+    assert told.startswith(f"DOWNLOAD_HANDLERS is {theirs}, ")
 
 
 @pytest.mark.parametrize("later", ["Later", "LaterTable"])
@@ -174,7 +173,7 @@ def test_walsh_research_ignores_what_a_later_add_on_sets(web, crawl, tmp_path, i
     warnings = [line.partition("WARNING: ")[2] for line in warnings_of(result)]
     (handler,) = [line for line in warnings if line.startswith("DOWNLOAD_HANDLERS")]
     assert "theirs.spiders.Browser" in handler
-    assert "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN" in handler
+    assert all(name in handler for name in ("WALSH_USER_AGENT", "WALSH_UA_TOKEN"))
     agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140' is ignored")]
     assert len(agents) == (later == "LaterTable")
 
@@ -511,5 +510,5 @@ def test_a_failed_state_defers_what_waits_for_the_blocklist(direct_web, crawl, p
         arguments={"state": crawl.folder / "walsh.sqlite3"},
     )
     assert "no such table: blocklist" in result.stderr
-    assert "http://b.example/ was asked for: StateUnavailable" in result.stderr
+    assert log_lines(result, "http://b.example/", "StateUnavailable")
     assert not {"a.example/", "b.example/"} & set(paths(result.log))

@@ -12,10 +12,12 @@ from scrapy.settings import Settings
 from tests.helpers.relay import Relay
 from tests.helpers.sites import (
     LIST_URL,
+    blamed_hosts,
     blocklist,
     critical_line,
     feed,
     judge,
+    log_lines,
     paths,
     refusal,
     rows_of,
@@ -100,8 +102,7 @@ def test_only_hosts_with_a_valid_certificate_are_read(direct_web, crawl, setting
     assert told == {}
     assert result.stats["walsh/sources/failed"] == len(BAD) + 1
     assert "Traceback" not in result.stderr
-    why = "TLS: the certificate of operator.example is for another host"
-    assert f"the blocklist could not be fetched: {why}" in result.stderr
+    assert log_lines(result, "blocklist could not be fetched", "certificate of operator.example")
     judge(result)
 
 
@@ -285,7 +286,7 @@ def test_a_proxy_that_cannot_be_used_stops_the_start(direct_web, crawl, url):
     web = direct_web(site("plain.example"))
     given = {"https_proxy": url, "no_proxy": "plain.example"}
     line = refusal(crawl(web, sources=["http://plain.example/feed"], environment=given))
-    assert f"https_proxy is {url!r}, but must be an http:// URL" in line
+    assert f"https_proxy is {url!r}" in line
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
@@ -354,6 +355,4 @@ def assert_nobodys_failure(result, why):
     """One line says what is wrong with the proxy, and no host is charged with it."""
     assert f"the proxy {why}" in critical_line(result)
     assert result.stats["finish_reason"] == "machine_trouble"
-    assert (
-        rows_of(result, "SELECT host FROM hosts WHERE refusals OR unreachable OR hold_until") == []
-    )
+    assert blamed_hosts(result) == []

@@ -117,7 +117,9 @@ def test_the_json_is_as_its_schema_says(bad):
 def test_the_scorecard_as_text(bad, capsys):
     show(bad)
     text = capsys.readouterr().out
-    assert text.startswith("rule  pass  fail  not applicable  could not run\nR1    0     7 ")
+    columns, first, *_ = text.splitlines()
+    assert columns.split()[:3] == ["rule", "pass", "fail"]
+    assert first.split()[:3] == ["R1", "0", "7"]
     assert "\nfail: R1 one-user-agent (MUST): " in text
     shown = re.findall(r"^(fail|pass|not applicable|could not run): ", text, re.MULTILINE)
     assert set(shown[: shown.count("fail")]) == {"fail"}
@@ -152,7 +154,8 @@ def test_this_project_passes(capfd, monkeypatch, pytestconfig):
     verdicts = {each["scenario"]: each["verdict"] for each in document["results"]}
     assert set(verdicts.values()) == {"pass"}, document
     assert len(verdicts) == len(words) + 6
-    assert told.err.startswith("first run, at most 300 s ...\nforced run, at most 300 s ...")
+    runs = [line.partition(" run, ")[0] for line in told.err.splitlines()[:2]]
+    assert runs == ["first", "forced"]
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ def test_the_demo_shows_the_requests_of_every_host(demo):
     for shown in ("no byte sent", "429", "503", "301", "304", "Crawl-delay: 2", "HTML"):
         assert shown in demo.stdout
     assert "http://blog.example/feed.xml" in demo.stdout
-    assert demo.stdout.count(", at most 1 open at once; ") == 2
+    assert demo.stdout.count("at most 1 open") == 2
     for found in ("; 21 new entries, ", "; 1 new entry, "):
         assert found in demo.stdout
 

@@ -292,4 +292,4 @@ def test_a_handshake_that_cannot_succeed_is_not_tried_again(answer, reason):
     with pytest.raises(NoSecureConnection) as caught:
         asyncio.run(Tls().secure(Pieces([answer]), "x.example", 443))
     assert isinstance(caught.value, Unreachable)
-    assert str(caught.value) == f"TLS: no secure connection with x.example: {reason}"
+    assert str(caught.value).endswith(f"x.example: {reason}")
