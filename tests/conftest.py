@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from tests.helpers.forkserver import ForkServer
 from tests.helpers.renewed import RenewedDatabase, url_of
 from walsh_scrapy.console.commands import COMMANDS
@@ -104,9 +104,11 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def linear():
-    """Fail a test that hangs: with what it is given, only quadratic code takes `LONGEST`."""
-    signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"it takes more than {LONGEST:.0f} s"))
-    signal.alarm(int(LONGEST))
+    """Fail a test that hangs: with what it is given, only quadratic code takes `HANG_SECONDS`."""
+    signal.signal(
+        signal.SIGALRM, lambda *_: pytest.fail(f"it takes more than {HANG_SECONDS:.0f} s")
+    )
+    signal.alarm(int(HANG_SECONDS))
     yield
     signal.alarm(0)
 
@@ -189,10 +191,10 @@ def run_command(crawl_launcher, pytestconfig):
                 stderr=error,
             )
             try:
-                status = process.wait(LONGEST)
+                status = process.wait(HANG_SECONDS)
             finally:
                 process.kill()
-            told = [_told(each, encoding) for each in (out, error)]
+            told = [_told(file, encoding) for file in (out, error)]
         return CompletedProcess(command, status, *told)
 
     return run

@@ -146,7 +146,7 @@ def test_the_gates_are_in_force_with_the_add_on_or_a_subclass(addon):
 
 # Settings: a bad value stops the start with one clear line, for every setting.
 
-NAMES = [PREFIX + each.name.upper() for each in fields(Options)]
+NAMES = [PREFIX + field.name.upper() for field in fields(Options)]
 WRONG = [[], {}, object(), b"x", "\x00", "\ud800", math.nan, -math.inf, -1, 10**400, "x\ny" * 999]
 
 

@@ -8,7 +8,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, note
@@ -50,7 +50,7 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
         await asyncio.sleep(0)
         assert not waiting.done()
         assert scheduler.next_request() is not None
-        await asyncio.wait_for(waiting, LONGEST)
+        await asyncio.wait_for(waiting, HANG_SECONDS)
 
     asyncio.run(scenario())
 

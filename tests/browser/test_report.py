@@ -78,7 +78,10 @@ def visit(chromium, address):
 def violations(page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(page).response["violations"]
-    return [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found]
+    return [
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in found
+    ]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def run(direct_web, crawl, tmp_path, installed):
         project = write_project(
             tmp_path / "project", {**ADDON, **IDENTITY, "RETRY_TIMES": 0, **interference, **given}
         )
-        hosts = [each.name for each in sites]
+        hosts = [host.name for host in sites]
         urls = [f"http://{host}{path}" for host in hosts for path in ("/private", "/")]
         options = {"WALSH_BLOCKLIST_URL": LIST_URL} if document else {}
         result = crawl(

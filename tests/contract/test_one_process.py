@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.helpers import LONGEST, execute
+from tests.helpers import HANG_SECONDS, execute
 from tests.helpers.sites import ADDON, IDENTITY, LIST_URL, blocklist, paths
 from walsh_scrapy.testing.web import Reply, Site
 
@@ -152,7 +152,7 @@ def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, insta
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    outputs = [process.communicate(timeout=LONGEST)[0] for process in processes]
+    outputs = [process.communicate(timeout=HANG_SECONDS)[0] for process in processes]
     assert [output.split() for output in outputs] == [["http://a.example/0"]] * 2
     once = [
         "a.example/robots.txt",

@@ -241,7 +241,7 @@ def polite(result, **terms):
 
 def ends(result):
     """How each request ended, by its path: None if its response came to the callback."""
-    return {each["url"].partition(".example")[2]: each.get("trouble") for each in result.items}
+    return {item["url"].partition(".example")[2]: item.get("trouble") for item in result.items}
 
 
 @pytest.mark.parametrize("gates", [(), *((gate,) for gate in GATES)], ids="".join)
@@ -374,7 +374,7 @@ def test_a_hidden_end_holds_up_no_request_past_the_scheduler(direct_web, run, se
     web = direct_web(*(Site(f"{host}.example", "", pages) for host in hosts))
     urls = [f"http://{host}.example/{name}" for host in "ab" for name in ("raises", 1, 2)]
     result = run(web, *urls, spider="gatherer", theirs=[("Answering", 900)], WALSH_SERIAL=serial)
-    assert [each.get("trouble") for each in result.items] == ["ValueError", None, None] * 2
+    assert [item.get("trouble") for item in result.items] == ["ValueError", None, None] * 2
     polite(result, serial=serial)
 
 

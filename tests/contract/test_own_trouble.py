@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from tests.helpers.relay import Relay
 from tests.helpers.sites import (
     critical_line,
@@ -260,11 +260,11 @@ def in_flight(web):
     def is_asked(log):
         return any(hit.path == "/feed" and math.isinf(hit.ended) for hit in log)
 
-    return web.wait_for(is_asked, LONGEST)
+    return web.wait_for(is_asked, HANG_SECONDS)
 
 
 def in_handshake(web):
-    return web.wait_for_connections(bool, LONGEST)
+    return web.wait_for_connections(bool, HANG_SECONDS)
 
 
 @pytest.mark.parametrize(("scheme", "begun"), [("http", in_flight), ("https", in_handshake)])
@@ -280,7 +280,7 @@ def test_a_crawl_that_stood_still_blames_no_host(direct_web, crawl, postgresql_u
     assert begun(web)
     with stopped(running):
         get_late_answer(web)
-    assert running.wait(LONGEST).exit_code == 0
+    assert running.wait(HANG_SECONDS).exit_code == 0
     assert crawl(web, **given).exit_code == 0, "what was deferred is done in the next run"
     assert_polite(hit for hit in web.log if hit.host != CLOCK.host)
     assert rows(postgresql_url, "SELECT outcome, failures FROM sources") == [("fetched", 0)]
@@ -334,10 +334,10 @@ def test_a_worker_that_lost_its_host_follows_no_redirect(direct_web, crawl, post
     def its_robots_was_read(log):
         return any(hit.host == "new.example" and hit.complete for hit in log)
 
-    assert web.wait_for(its_robots_was_read, LONGEST)
+    assert web.wait_for(its_robots_was_read, HANG_SECONDS)
     with stopped(first):  # it waits for the Crawl-delay
         assert crawl(web, **given).exit_code == 0
-    assert first.wait(LONGEST).exit_code == 0
+    assert first.wait(HANG_SECONDS).exit_code == 0
     assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
     assert Counter(hit.url for hit in web.log)[target] == 1
     assert rows(postgresql_url, BLAMES.replace("1.5", "3.5")) == []
@@ -531,7 +531,7 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
     with Relay(server.host, server.port) as relay:
 
         def silence(hit):
-            if sum(each.path == "/feed" for each in web.log) == 2:
+            if sum(hit.path == "/feed" for hit in web.log) == 2:
                 wait_for_record(lambda: rows(postgresql_url, "SELECT url FROM sources"))
                 relay.silence()
             return feed(host=hit.host)
@@ -552,7 +552,7 @@ def test_a_lock_that_is_held_for_a_minute_ends_the_run(direct_web, crawl, is_sig
     path = crawl.folder / "walsh.sqlite3"
 
     def take_lock(hit):
-        if sum(each.path == "/feed" for each in web.log) == 2:
+        if sum(hit.path == "/feed" for hit in web.log) == 2:
             wait_for_record(lambda: other.execute("SELECT url FROM sources").fetchall())
             other.execute("BEGIN IMMEDIATE")
         return feed(host=hit.host)

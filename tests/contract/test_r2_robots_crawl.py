@@ -175,7 +175,7 @@ def test_what_a_copy_is_good_for(simulated):
         settings={"WALSH_BLOCKLIST_URL": LIST_URL},
         starts=[5 * number * DAY + (number % 2) * 9000.0 for number in range(19)],
     )
-    season = [hit for each in runs for hit in each.log]
+    season = [hit for run in runs for hit in run.log]
     assert_polite(season, blocked=["optedout.example"], robots_exempt=[LIST_URL])
     # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer; its
     # sources are visited in turn, each by a copy that nothing has followed.

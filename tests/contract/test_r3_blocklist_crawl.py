@@ -180,7 +180,7 @@ def test_a_local_list_only_adds_to_the_published_one(listing, crawl, on_state, i
     assert {hit.host for hit in result.log if "shop" in hit.host} == set()
     assert ("optedout.example/feed" in asked) is not is_ours
     assert {"blog.example/feed", "shy.example/feed"} <= set(asked)
-    assert not [each for each in web.lookups if "shop.example" in each.name]
+    assert not [lookup for lookup in web.lookups if "shop.example" in lookup.name]
     assert (f" WARNING WALSH_BLOCKLIST_URL = {LIST_URL}: " in result.stderr) is is_ours
     listed = ["operator.example/robots.txt", "operator.example/blocklist.json"]
     assert paths(result.log, "operator.example") == (listed if is_ours else [])

@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.helpers import LONGEST, execute
+from tests.helpers import HANG_SECONDS, execute
 from tests.helpers.problems import ShortBeats
 from tests.helpers.sites import (
     LIST_URL,
@@ -91,7 +91,7 @@ def test_paced_by_domain_two_crawls_keep_the_delay_of_a_domain(direct_web, crawl
     }
     shares = [[f"http://{a}/feed", f"http://{c}/feed"], [f"http://{b}/feed"]]
     running = [crawl.start(web, sources=share, **options) for share in shares]
-    results = [each.wait() for each in running]
+    results = [process.wait() for process in running]
 
     def domain_of(host):
         """Right for these hosts; the judge has no list of suffixes."""
@@ -162,7 +162,7 @@ def test_three_crawls_on_one_state_share_hosts_and_keep_delays(direct_web, crawl
         site("busy.example", feed=busy, two=feed(), three=feed()),
         site("slow.example", "User-agent: *\nCrawl-delay: 2\n", one=feed()),
     )
-    urls = {f"http://{each.host}{path}" for each in web.sites for path in each.pages}
+    urls = {f"http://{served.host}{path}" for served in web.sites for path in served.pages}
     shared = {url for url in urls if url.endswith("/feed")}
     running = [
         crawl.start(
@@ -172,7 +172,7 @@ def test_three_crawls_on_one_state_share_hosts_and_keep_delays(direct_web, crawl
         )
         for name in CRAWLS
     ]
-    results = [each.wait() for each in running]
+    results = [process.wait() for process in running]
 
     assert [result.exit_code for result in results] == [0, 0, 0]
     assert all("not reached" not in result.stderr for result in results)
@@ -213,7 +213,7 @@ def test_the_host_of_a_killed_crawl_waits_for_its_request(direct_web, crawl):
     assert cut.path == "/one"
     assert after.wall >= until
     assert cut.wall <= until <= cut.wall + TIMEOUT + MARGIN
-    assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + LONGEST
+    assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + HANG_SECONDS
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
     assert breaches(crawl) == [], "a run that was killed is no breach"
     unknown = rows_of(crawl, "SELECT url, run FROM requests WHERE duration IS NULL")
@@ -260,9 +260,9 @@ def test_crawls_that_start_together_request_the_blocklist_once(direct_web, crawl
     }
     sources = [f"http://{host}/feed" for host in hosts]
     running = [crawl.start(web, sources=sources, settings=settings, **ORDINARY) for _ in "ab"]
-    results = [each.wait(LONGEST) for each in running]
-    assert [each.exit_code for each in results] == [0, 0]
-    assert sum(len(each.items) for each in results) == 2 * len(hosts)
+    results = [process.wait(HANG_SECONDS) for process in running]
+    assert [result.exit_code for result in results] == [0, 0]
+    assert sum(len(result.items) for result in results) == 2 * len(hosts)
     assert_polite(web.log, serial=False)
     pages = {
         "mirror.example": ("list.json", "robots.txt"),
@@ -431,7 +431,7 @@ def test_workers_share_sources_and_finish_those_of_a_killed_one(direct_web, craw
 
     pages = {f"{number}": feed(delay=0.05) for number in range(CHAIN)}
     web = direct_web(site(LARGE, **pages), *(site(host, ROBOTS, feed=page) for host in SMALL))
-    sources = sorted(f"http://{each.host}{path}" for each in web.sites for path in each.pages)
+    sources = sorted(f"http://{served.host}{path}" for served in web.sites for path in served.pages)
     settings = {"DOWNLOAD_TIMEOUT": 5, **trouble("ShortBeats"), "WALSH_STATE_URL": postgresql_url}
 
     def start():
@@ -440,10 +440,10 @@ def test_workers_share_sources_and_finish_those_of_a_killed_one(direct_web, craw
     first, *others = [start() for _ in range(WORKERS)]
     dead = first.kill_when(all_are_at_work)
     is_killed.set()
-    results = [each.wait(LONGEST) for each in others]
+    results = [process.wait(HANG_SECONDS) for process in others]
 
     assert dead.exit_code < 0
-    assert [each.exit_code for each in results] == [0, 0]
+    assert [result.exit_code for result in results] == [0, 0]
     assert_polite(web.log, serial=False)
     assert web.most_open_connections <= WORKERS
     asked = Counter(hit.url for hit in web.log)
@@ -453,7 +453,9 @@ def test_workers_share_sources_and_finish_those_of_a_killed_one(direct_web, craw
     targets = [url for url in again if not url.endswith("/robots.txt")]
     assert len(targets) <= 1, "only the request in flight is made again"
     assert not again or max(again.values()) == 2
-    assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
+    assert min(result.stats["walsh/sources/fetched"] for result in results) > 0, (
+        "each has its share"
+    )
 
 
 def test_a_new_host_is_requested_at_once(simulated):

@@ -178,7 +178,7 @@ def test_server_errors_double_the_delay_across_runs(simulated, tmp_path):
     assert rows_of(tmp_path / "simulation", "SELECT server_errors, delay FROM hosts") == [(0, 1.0)]
     delays = rows_of(tmp_path / "simulation", "SELECT delay FROM requests ORDER BY id")
     # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
-    assert delays == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
+    assert delays == [(delay,) for delay in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
     assert_polite(first.log + second.log + third.log, robots_first=False)
 
 

@@ -102,12 +102,12 @@ def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):
     request = Request("http://blog.example/feed")
 
     async def given():
-        for each in ("before", Request("http://blog.example/undeclared"), "after"):
-            yield each
+        for output in ("before", Request("http://blog.example/undeclared"), "after"):
+            yield output
 
     async def passed():
         response = Response(request.url, request=request)
-        return [each async for each in gate.process_spider_output(response, given())]
+        return [output async for output in gate.process_spider_output(response, given())]
 
     assert asyncio.run(passed()) == ["before", "after"]
 

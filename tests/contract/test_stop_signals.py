@@ -261,7 +261,7 @@ def test_a_terminal_shows_progress_and_then_a_summary(direct_web, at_terminal):
     _, _, end = said.rpartition(ERASED)
     assert "run finished" in end, "the summary comes after the last display"
     assert "answered 404: ill.example\r\n" in end
-    for beginning in filter(None, (each for lines in UNNEEDED.values() for each in lines)):
+    for beginning in filter(None, (start for lines in UNNEEDED.values() for start in lines)):
         assert f"INFO {beginning}" not in said
     ((kept,),) = rows_of(result, "SELECT summary FROM runs")
     summary = json.loads(kept)

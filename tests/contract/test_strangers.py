@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from tests.helpers import LONGEST, execute
+from tests.helpers import HANG_SECONDS, execute
 from tests.helpers.sites import (
     ADDON,
     AGENT,
@@ -441,7 +441,7 @@ def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     def stop(_hit):
         """Stop the crawl before the answer, so that it is told first."""
         if not stopped:
-            stopped.append(started.get(timeout=LONGEST))
+            stopped.append(started.get(timeout=HANG_SECONDS))
             stopped[0].terminate()
         return page(delay=0.5)
 

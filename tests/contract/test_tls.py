@@ -49,7 +49,7 @@ def secure(host, kind=Certificate.GOOD, robots="", **pages):
 
 
 def handshakes(result, host):
-    return [each.handshake for each in result.connections if each.host == host]
+    return [connection.handshake for connection in result.connections if connection.host == host]
 
 
 #: Against verification; the class cannot even be imported, and is never used.
@@ -132,7 +132,9 @@ def test_a_failed_handshake_or_connection_is_tried_once_a_run(direct_web, crawl,
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("fetched", "failed")}
     assert counts == {"fetched": 1, "failed": 5}
     assert first.stats["walsh/sources/deferred"] == 20
-    contacted = [each.host for each in first.connections if each.host != "blog.example"]
+    contacted = [
+        connection.host for connection in first.connections if connection.host != "blog.example"
+    ]
     assert sorted(contacted) == sorted(NO_TLS.keys() - {"refused.example"})
     asked = rows_of(first, "SELECT host, url, error FROM requests WHERE error != ''")
     assert sorted(host for host, _, _ in asked) == sorted(NO_TLS)
@@ -176,7 +178,7 @@ def behind(port, name="proxy.example", **more):
 def without_credentials(hits):
     """The hits as if the proxy had wanted no credentials, for the judge."""
     for hit in hits:
-        kept = (each for each in hit.headers if each[0].lower() != "proxy-authorization")
+        kept = (header for header in hit.headers if header[0].lower() != "proxy-authorization")
         yield replace(hit, headers=tuple(kept))
 
 
@@ -224,7 +226,7 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
         ("secure.example", 200),
         ("closed.example", 501),
     }
-    assert [each.handshake for each in proxy.connections].count("full") == 1
+    assert [connection.handshake for connection in proxy.connections].count("full") == 1
     assert paths(wants, "plain.example") == ["plain.example/robots.txt", "plain.example/feed"]
 
     ends = {

@@ -238,11 +238,11 @@ def test_all_tries_of_a_robots_txt_share_30_seconds(simulated):
         assert took == pytest.approx(tries), name
         # Where it did not come, all else waits for the next run, in which it has 7 s.
         is_late = name != "comes-late"
-        for each, status in ((run, [] if is_late else [200]), (later, [200])):
-            targets = [hit for hit in each.log if hit.url == f"http://{name}.example/feed"]
+        for result, status in ((run, [] if is_late else [200]), (later, [200])):
+            targets = [hit for hit in result.log if hit.url == f"http://{name}.example/feed"]
             assert [hit.status for hit in targets] == status, name
-            lines = log_lines(each, f"{name}.example is not tried again now", "30 s")
-            assert bool(lines) == (is_late and each is run)
+            lines = log_lines(result, f"{name}.example is not tried again now", "30 s")
+            assert bool(lines) == (is_late and result is run)
         others = [hit for hit in later.log if hit.host == f"{name}.example" and hit.status != 200]
         assert sum(hit.ended - hit.started for hit in others) < 7.2
     assert run.stats["walsh/robots/unreachable"] == 3

@@ -313,16 +313,16 @@ def test_the_delay_of_a_source_keeps_the_host_it_redirects_to(worker):
 def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
     """Also at the host of the blocklist, which each of them tries (decision 28)."""
     workers = [worker(), worker()]
-    assert all(each.hosts is not None for each in workers), "their runs have begun"
+    assert all(member.hosts is not None for member in workers), "their runs have begun"
     silent = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
-    for each in workers:
+    for member in workers:
         request = Request(f"https://{LIST}/robots.txt")
-        assert each.hosts.take(LIST, request) == "ready"
+        assert member.hosts.take(LIST, request) == "ready"
         record = RequestRecord(clock.now(), LIST, request.url, "")
-        assert each.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record) == 0.0
-        found = each.hosts.end(request, LIST, silent, record)
+        assert member.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record) == 0.0
+        found = member.hosts.end(request, LIST, silent, record)
         assert (found.times.unreachable, found.hold) == (1, 0.0)
-        each.hosts.let_go(LIST, request)
+        member.hosts.let_go(LIST, request)
         clock.advance(5.0)
 
 

@@ -91,8 +91,8 @@ class _Server:
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.setblocking(False)
-        for each in (listener, self._woken, _ENDS):
-            self._selector.register(each, selectors.EVENT_READ)
+        for channel in (listener, self._woken, _ENDS):
+            self._selector.register(channel, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -131,8 +131,8 @@ class _Server:
         connections = [key.fileobj for key in self._selector.get_map().values() if key.fd != _ENDS]
         self._selector.close()
         channels = [other for other, _ in self._children.values()]
-        for each in (*connections, self._wakes, channel, *channels):
-            each.close()
+        for open_end in (*connections, self._wakes, channel, *channels):
+            open_end.close()
         for standard, stream in enumerate(descriptors[1:]):
             os.dup2(stream, standard)
             os.close(stream)
@@ -180,12 +180,12 @@ def _import_what_a_crawl_imports() -> None:
 
 def _own_path() -> list[str]:
     """Return the `sys.path` of this environment, without what PYTHONPATH adds to it."""
-    given = {os.path.abspath(each) for each in _python_path(os.environ)}  # noqa: PTH100
-    return [each for each in sys.path[1:] if each not in given]
+    given = {os.path.abspath(folder) for folder in _python_path(os.environ)}  # noqa: PTH100
+    return [folder for folder in sys.path[1:] if folder not in given]
 
 
 def _python_path(environment: Mapping[str, str]) -> list[str]:
-    return [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
 def _run(request: Request, path: list[str]) -> None:

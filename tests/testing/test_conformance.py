@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver, algorithms
 
-from tests.helpers import LONGEST, ROOT, cases
+from tests.helpers import HANG_SECONDS, ROOT, cases
 from walsh_scrapy.console.program import main
 from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 from walsh_scrapy.testing.conformance import (
@@ -48,15 +48,15 @@ SCHEMA = json.loads((files("walsh_scrapy") / "conformance.schema.json").read_tex
 BAD = [sys.executable, str(ROOT / "tests" / "helpers" / "badcrawler.py")]
 HOST = "plain.example"
 WITH_NAMES = ["opted-out-subdomain", "opted-out-case"]
-BY_NAME = {each.name: each for each in SCENARIOS}
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 @pytest.fixture(scope="module")
 def patient():
     """Let no run be cut off, however much else the machine has to do."""
     with pytest.MonkeyPatch.context() as patch:
-        for each in Run:
-            patch.setitem(crawler.TIMEOUT_SECONDS, each, LONGEST)
+        for run in Run:
+            patch.setitem(crawler.TIMEOUT_SECONDS, run, HANG_SECONDS)
         yield
 
 
@@ -69,7 +69,7 @@ def bad(patient):
 
 
 def findings(card):
-    return {each.scenario.name: each.finding for each in card.results}
+    return {result.scenario.name: result.finding for result in card.results}
 
 
 @pytest.mark.crawl
@@ -101,7 +101,7 @@ def test_the_lines_of_the_log_prove_the_failure(bad):
     assert "Cookie: a=b" in found["nothing-private"].lines[0]
     assert " POST " in found["read-only"].lines[0]
     assert "Retry-After: 8" in found["429-seconds"].lines[0]
-    assert "127." not in "".join(line for each in found.values() for line in each.lines)
+    assert "127." not in "".join(line for finding in found.values() for line in finding.lines)
 
 
 @pytest.mark.crawl
@@ -109,8 +109,8 @@ def test_the_json_is_as_its_schema_says(bad):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     document = json.loads(json.dumps(bad.as_dict()))
     jsonschema.validate(document, SCHEMA)
-    assert {each["rule"] for each in document["results"]} == set(RULES)
-    assert [each["run"] for each in document["runs"]] == [each.value for each in Run]
+    assert {result["rule"] for result in document["results"]} == set(RULES)
+    assert [run["run"] for run in document["runs"]] == [run.value for run in Run]
 
 
 @pytest.mark.crawl
@@ -151,7 +151,7 @@ def test_this_project_passes(capfd, monkeypatch, pytestconfig):
     assert not ended.value.code, told
     document = json.loads(told.out)
     jsonschema.validate(document, SCHEMA)
-    verdicts = {each["scenario"]: each["verdict"] for each in document["results"]}
+    verdicts = {result["scenario"]: result["verdict"] for result in document["results"]}
     assert set(verdicts.values()) == {"pass"}, document
     assert len(verdicts) == len(words) + 6
     runs = [line.partition(" run, ")[0] for line in told.err.splitlines()[:2]]
@@ -192,11 +192,11 @@ def test_what_a_run_did_not_reach_is_no_failure(monkeypatch, tmp_path):
         "time.sleep(600)",
     )
     card = run([sys.executable, "-c", "\n".join(lines)], ["429-seconds", "503-seconds"])
-    verdicts = [each.finding.verdict for each in card.results]
+    verdicts = [result.finding.verdict for result in card.results]
     assert verdicts == [Verdict.NOT_RUN, Verdict.NOT_RUN]
     assert "--patience 2" in card.results[0].finding.reason
     assert card.calls[0].cut
-    assert [each.scenario.name for each in card.not_shown] == ["429-seconds", "503-seconds"]
+    assert [result.scenario.name for result in card.not_shown] == ["429-seconds", "503-seconds"]
     assert verdict_of(card).endswith("429-seconds, 503-seconds.")
 
 
@@ -209,21 +209,24 @@ def test_scenarios_are_whole():
             assert sites.setdefault(site.name, site) is site, site.name
         for url in (*scenario.seeds, *scenario.pages):
             assert urlsplit(url).hostname in scenario.hosts, url
-    assert {each.rule for each in SCENARIOS} == {f"R{number}" for number in range(1, 10)}
+    assert {scenario.rule for scenario in SCENARIOS} == {f"R{number}" for number in range(1, 10)}
     assert urlsplit(BLOCKLIST_URL).hostname in sites
 
 
 def test_the_page_lists_every_scenario(pytestconfig):
     page = (pytestconfig.rootpath / "docs" / "conformance.md").read_text("utf-8")
     listed = re.findall(r"^\| (R\d) \| `([\w-]+)` \| (\w+) \| (.+) \|$", page, re.MULTILINE)
-    assert listed == [(each.rule, each.name, each.level, each.requirement) for each in SCENARIOS]
+    assert listed == [
+        (scenario.rule, scenario.name, scenario.level, scenario.requirement)
+        for scenario in SCENARIOS
+    ]
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_page_of_a_rule_names_its_scenarios(rule, pytestconfig):
     page = pytestconfig.rootpath / "docs" / "rules" / f"{rule.lower()}.md"
     told = page.read_text("utf-8").partition("conformance test]")[2].partition("\n\n")[0]
-    names = [each.name for each in SCENARIOS if each.rule == rule]
+    names = [scenario.name for scenario in SCENARIOS if scenario.rule == rule]
     assert re.findall(r"`([\w-]+)`", told) == names
 
 
@@ -273,7 +276,7 @@ def seen(path, at=0.0, host=HOST, status=200, run=Run.FIRST, answer=(), took=0.0
 def judged(name, *requests):
     scenario = BY_NAME[name]
     (host, *_) = (site.host for site in scenario.sites)
-    placed = tuple(replace(each, hit=replace(each.hit, host=host)) for each in requests)
+    placed = tuple(replace(request, hit=replace(request.hit, host=host)) for request in requests)
     return scenario.check(TrialLog(placed, scenario.hosts)).verdict
 
 
@@ -287,7 +290,7 @@ def seen_as(path, at, more=None):
 
 @cases("name", "verdict", "requests")
 def test_the_verdict_on_a_few_requests(name, verdict, requests):
-    assert judged(name, *(seen_as(*each) for each in requests)) == verdict
+    assert judged(name, *(seen_as(*request) for request in requests)) == verdict
 
 
 @pytest.mark.parametrize(
@@ -296,8 +299,8 @@ def test_the_verdict_on_a_few_requests(name, verdict, requests):
 def test_walsh_research_may_go_on_without_robots_txt(token, verdict):
     agent = (("User-Agent", f"Mozilla/5.0 (compatible; {token}/1.0; +https://bot.example/)"),)
     requests = (
-        replace(each, hit=replace(each.hit, headers=agent))
-        for each in (seen("/robots.txt", status=500), seen("/feed.xml", 2.0))
+        replace(exchange, hit=replace(exchange.hit, headers=agent))
+        for exchange in (seen("/robots.txt", status=500), seen("/feed.xml", 2.0))
     )
     assert judged("robots-error", *requests) == verdict
 
@@ -498,7 +501,7 @@ def test_a_proxy_of_the_caller_is_not_inherited(monkeypatch, tmp_path):
 # The scenarios of signed requests: what a site would refuse fails, and nothing else.
 
 Request = namedtuple("Request", "method url headers")
-SCENARIO = {each.name: each for each in SCENARIOS}
+SCENARIO = {scenario.name: scenario for scenario in SCENARIOS}
 NOW = 1e9
 KEY = PrivateKey.generate()
 SIGNING = ["signatures-verify", "signature-of-its-own", "no-signature-over-http", "all-signed"]
@@ -556,7 +559,9 @@ def test_a_signature_may_cover_every_part_of_a_request(url):
         covered_component_ids=[*covered, "user-agent", "signature-agent"],
     )
     sent = request("https", HOST, (("Host", f"{HOST}:443"), *message.headers.items()))
-    right, wrong = (replace(sent, hit=replace(sent.hit, path=each)) for each in (path, "/other"))
+    right, wrong = (
+        replace(sent, hit=replace(sent.hit, path=target)) for target in (path, "/other")
+    )
     assert of_signatures("signatures-verify", right).verdict == "pass"
     assert of_signatures("signatures-verify", wrong).verdict == "fail"
 
@@ -616,7 +621,9 @@ NOT_SHOWN = {"opt-out-later", "request-rate", "visit-time", "version-2", *WITH_N
 def test_an_honest_serial_crawler_passes():
     """It knows nothing of this project, and has one request under way."""
     card = run(HONEST)
-    others = {name: each for name, each in findings(card).items() if each.verdict != "pass"}
+    others = {
+        name: finding for name, finding in findings(card).items() if finding.verdict != "pass"
+    }
     assert set(others) == NOT_SHOWN | set(SIGNING), others
     assert card.is_conformant
 
@@ -624,7 +631,7 @@ def test_an_honest_serial_crawler_passes():
 @pytest.mark.crawl
 def test_an_honest_crawler_passes_where_hosts_have_names():
     card = run(HONEST, [*WITH_NAMES, "opted-out-hop-port", "second-hop-scheme"], proxy=True)
-    assert {each.finding.verdict for each in card.results} == {Verdict.PASS}, card.results
+    assert {result.finding.verdict for result in card.results} == {Verdict.PASS}, card.results
     assert card.keeps_what_was_tried
     assert not card.is_conformant, "these are not all scenarios"
 
@@ -638,7 +645,7 @@ def test_a_crawler_that_breaks_a_rule_in_one_form_fails_it(rules):
         for how, card in zip(
             rules, pool.map(lambda how: try_cheat(how, rules), rules), strict=True
         ):
-            failed[how] = [each.scenario.name for each in card.having(Verdict.FAIL)]
+            failed[how] = [result.scenario.name for result in card.having(Verdict.FAIL)]
     assert failed == {how: [how] for how in rules}
 
 
@@ -665,7 +672,7 @@ def test_a_crawler_that_cheats_does_not_pass(how):
 def test_a_crawler_that_cheats_the_test_does_not_pass(how, rules, failed):
     """`honest.py`, on which it is built, passes all of these."""
     card = run([*CHEAT, how], rules)
-    assert failed in [each.scenario.name for each in card.failed], card.results
+    assert failed in [result.scenario.name for result in card.failed], card.results
     assert not card.keeps_what_was_tried
 
 

@@ -324,8 +324,8 @@ def test_the_demo_breaks_no_rule_and_says_so(demo):
 
 @pytest.mark.long
 def test_the_demo_shows_the_requests_of_every_host(demo):
-    for each in SITES:
-        assert f" {each.host} " in demo.stdout
+    for demo_site in SITES:
+        assert f" {demo_site.host} " in demo.stdout
     for shown in ("no byte sent", "429", "503", "301", "304", "Crawl-delay: 2", "HTML"):
         assert shown in demo.stdout
     assert "http://blog.example/feed.xml" in demo.stdout

@@ -205,7 +205,9 @@ BLAMED = {
 
 def several(*numbers):
     """The error of attempts at several addresses: the numbers are in the text only."""
-    return OSError(f"Multiple exceptions: {', '.join(f'[Errno {each}] no' for each in numbers)}")
+    return OSError(
+        f"Multiple exceptions: {', '.join(f'[Errno {number}] no' for number in numbers)}"
+    )
 
 
 def os_error(number):
