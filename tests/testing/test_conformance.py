@@ -196,7 +196,7 @@ def test_what_a_run_did_not_reach_is_no_failure(monkeypatch, tmp_path):
     assert verdicts == [Verdict.NOT_RUN, Verdict.NOT_RUN]
     assert "--patience 2" in card.results[0].finding.reason
     assert card.calls[0].cut
-    assert [result.scenario.name for result in card.not_shown] == ["429-seconds", "503-seconds"]
+    assert names_of(card.not_shown) == ["429-seconds", "503-seconds"]
     assert verdict_of(card).endswith("429-seconds, 503-seconds.")
 
 
@@ -636,44 +636,87 @@ def test_an_honest_crawler_passes_where_hosts_have_names():
     assert not card.is_conformant, "these are not all scenarios"
 
 
+def try_cheats(trials):
+    """Return the scorecard of each cheat. Trials mostly wait, so eight run at once."""
+
+    def try_cheat(trial):
+        how, names = trial
+        return run([*CHEAT, how], names, proxy=how in WITH_NAMES)
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(try_cheat, trials))
+
+
+def names_of(results):
+    return [result.scenario.name for result in results]
+
+
+#: Cheats that break one rule in one form have the name of the scenario that they fail. They pass
+#: the scenarios of the same kind, which stand beside it.
+ONE_FORM = [
+    ["second-hop-host", "second-hop-scheme", "second-hop-port"],
+    ["opted-out-hop-host", "opted-out-hop-scheme", "opted-out-hop-port"],
+    ["crawl-delay-hop-host", "crawl-delay-hop-scheme", "crawl-delay-hop-port"],
+    ["crawl-delay-comment", "crawl-delay-case", "crawl-delay-largest"],
+    ["hold-of-scheme", "hold-of-port"],
+    ["429-behind-redirect", "503-behind-redirect"],
+    ["429-seconds", "503-seconds"],
+    ["robots-429", "robots-503"],
+    ["robots-error", "robots-reset", "robots-silent"],
+    ["no-parts-of-atom"],
+    ["long-hold-503"],
+    ["list-changed"],
+    ["opted-out-case"],
+]
+
+
 @pytest.mark.crawl
-@cases("rules")
-def test_a_crawler_that_breaks_a_rule_in_one_form_fails_it(rules):
-    """Each cheat has the name of the scenario that it fails, and passes those of the same kind."""
-    failed = {}
-    with ThreadPoolExecutor(len(rules)) as pool:
-        for how, card in zip(
-            rules, pool.map(lambda how: try_cheat(how, rules), rules), strict=True
-        ):
-            failed[how] = [result.scenario.name for result in card.having(Verdict.FAIL)]
-    assert failed == {how: [how] for how in rules}
+@pytest.mark.long
+def test_a_crawler_that_breaks_a_rule_in_one_form_fails_it():
+    trials = [(how, kind) for kind in ONE_FORM for how in kind]
+    cards = try_cheats(trials)
+    failed = [names_of(card.having(Verdict.FAIL)) for card in cards]
+    assert failed == [[how] for how, _ in trials]
 
 
-def try_cheat(how, rules):
-    return run([*CHEAT, how], rules, proxy=how in WITH_NAMES)
-
-
-@pytest.mark.crawl
-@pytest.mark.parametrize(
-    "how",
-    [
-        *("one-robots", "ten-requests", "first-host", "browser", "follows-entries", "images"),
-        *("no-robots-later", "two-names", "page-first", "hasty", "as-anybody"),
-    ],
-)
-def test_a_crawler_that_cheats_does_not_pass(how):
-    card = run([*CHEAT, how], UNAVOIDABLE)
-    assert card.failed or card.not_shown
-    assert not card.keeps_what_was_tried
+#: What is no crawl of feeds, or not by the rules that apply to every crawler.
+ALWAYS_CHEATING = [
+    *("one-robots", "ten-requests", "first-host", "browser", "follows-entries", "images"),
+    *("no-robots-later", "two-names", "page-first", "hasty", "as-anybody"),
+]
 
 
 @pytest.mark.crawl
-@cases("how", "rules", "failed")
-def test_a_crawler_that_cheats_the_test_does_not_pass(how, rules, failed):
-    """`honest.py`, on which it is built, passes all of these."""
-    card = run([*CHEAT, how], rules)
-    assert failed in [result.scenario.name for result in card.failed], card.results
-    assert not card.keeps_what_was_tried
+@pytest.mark.long
+def test_a_crawler_that_cheats_does_not_pass():
+    cards = try_cheats([(how, UNAVOIDABLE) for how in ALWAYS_CHEATING])
+    judged = dict(zip(ALWAYS_CHEATING, cards, strict=True))
+    assert [how for how, card in judged.items() if not card.failed and not card.not_shown] == []
+    assert [how for how, card in judged.items() if card.keeps_what_was_tried] == []
+
+
+#: Cheats that are polite only where they expect a look: what is tried, and the scenario that fails.
+#: `honest.py`, on which they are built, passes all of these.
+CHEATING_THE_TEST = [
+    ("fast-https", ["robots-of-each-scheme", "one-a-second"], "one-a-second"),
+    ("fast-later", ["robots-kept", "one-a-second"], "one-a-second"),
+    ("fast-at-ports", ["robots-of-each-port", "one-a-second"], "one-a-second"),
+    ("idle", ["one-a-second", "one-connection"], "one-connection"),
+    ("idle", ["one-a-second", "serial"], "serial"),
+    ("at-once-again", ["no-answer"], "no-answer"),
+    ("four-at-once", ["no-answer"], "no-answer"),
+    ("list-of-others", ["list-retained"], "list-retained"),
+    ("list-cleared", ["list-retained"], "list-retained"),
+]
+
+
+@pytest.mark.crawl
+@pytest.mark.long
+def test_a_crawler_that_cheats_the_test_does_not_pass():
+    cards = try_cheats([(how, names) for how, names, _ in CHEATING_THE_TEST])
+    for (how, names, failed), card in zip(CHEATING_THE_TEST, cards, strict=True):
+        assert failed in names_of(card.failed), (how, names, card.results)
+        assert not card.keeps_what_was_tried, (how, names)
 
 
 @pytest.mark.crawl
