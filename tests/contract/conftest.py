@@ -4,6 +4,26 @@ import shutil
 
 import pytest
 
+from walsh_scrapy.testing.crawl import run_crawl
+
+
+@pytest.fixture(scope="module")
+def shared_crawl(tmp_path_factory, pytestconfig, crawl_launcher):
+    """Return a function that crawls a web once; the tests of a module share the result."""
+
+    def run(web, spider="feeds", **options):
+        with web:
+            return run_crawl(
+                web,
+                spider,
+                folder=tmp_path_factory.mktemp("crawl"),
+                project=pytestconfig.rootpath,
+                launcher=crawl_launcher,
+                **options,
+            )
+
+    return run
+
 
 @pytest.fixture
 def project_with(tmp_path, pytestconfig):
