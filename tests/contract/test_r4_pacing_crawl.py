@@ -3,7 +3,6 @@
 import math
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
@@ -13,7 +12,7 @@ from threading import Event
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.helpers import HANG_SECONDS, execute
+from tests.helpers import HANG_SECONDS
 from tests.helpers.problems import ShortBeats
 from tests.helpers.sites import (
     LIST_URL,
@@ -327,16 +326,6 @@ run("cd")
 """
 
 
-def run(web, folder):
-    path = os.pathsep.join((web.environment["PYTHONPATH"], os.environ["PYTHONPATH"]))
-    environment = os.environ | web.environment | {"PYTHONPATH": path}
-    state = f"sqlite:///{folder / 'state.sqlite3'}"
-    done = execute(sys.executable, "-c", SCRIPT, state, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()
-
-
 WRONG = """
 import asyncio, sys
 from scrapy import Spider
@@ -369,10 +358,12 @@ asyncio.get_event_loop().run_until_complete(both())
         ({"WALSH_STATE_URL": "sqlite:////proc/none/x"}, "StateError "),
     ],
 )
-def test_an_application_catches_what_is_wrong_with_its_settings(installed, settings, told):
+def test_an_application_catches_what_is_wrong_with_its_settings(
+    run_python, installed, settings, told
+):
     given = {"WALSH_USER_AGENT": "Bot/1 (+https://bot.example/)", "WALSH_UA_TOKEN": "Bot"}
     given |= {"WALSH_BLOCKLIST_URL": "", "WALSH_SCOPE": "any"} | settings
-    done = execute(sys.executable, "-c", WRONG, repr(given))
+    done = run_python("-c", WRONG, repr(given))
     assert [line.startswith(told) for line in done.stdout.splitlines()] == [True, True], done
     assert done.returncode == 0
 
@@ -386,10 +377,18 @@ def pages():
 
 
 @pytest.mark.long
-def test_a_crawl_beside_another_in_a_loop_of_its_own_is_refused(direct_web, tmp_path, installed):
+def test_a_crawl_beside_another_in_a_loop_of_its_own_is_refused(
+    direct_web, tmp_path, run_python, installed
+):
     """The crawls that come after it are not."""
     web = direct_web(*pages())
-    log = run(web, tmp_path)
+    path = os.pathsep.join((web.environment["PYTHONPATH"], os.environ["PYTHONPATH"]))
+    environment = web.environment | {"PYTHONPATH": path}
+    state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    done = run_python("-c", SCRIPT, state, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    log = done.stderr.splitlines()
     (refused,) = [line for line in log if line.startswith("CRITICAL")]
     assert "another event loop" in refused
     assert len(read(log)) == 6

@@ -1,16 +1,14 @@
 """A stranger's project: what it is told at the start, and what it keeps under its own identity."""
 
-import os
 import re
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
 
-from tests.helpers import HANG_SECONDS, execute
+from tests.helpers import HANG_SECONDS
 from tests.helpers.sites import (
     ADDON,
     AGENT,
@@ -478,7 +476,7 @@ def test_a_deferred_redirect_is_kept_for_the_next_start(direct_web, crawl, proje
     assert paths(third.log) == ["to.example/robots.txt", "to.example/"]
 
 
-def test_two_crawls_of_one_process_are_serial_together(direct_web, project):
+def test_two_crawls_of_one_process_are_serial_together(direct_web, project, run_python):
     hosts = ("a", "b", "c", "d")
     web = direct_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))
     script = """
@@ -489,8 +487,7 @@ for urls in ("http://a.example/ http://b.example/", "http://c.example/ http://d.
     process.crawl("listed", urls=urls)
 process.start()
 """
-    environment = os.environ | web.environment
-    done = execute(sys.executable, "-c", script, cwd=project, env=environment)
+    done = run_python("-c", script, cwd=project, environment=web.environment)
     assert done.returncode == 0, done.stderr
     polite(web, serial=True)
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr

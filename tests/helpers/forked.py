@@ -34,6 +34,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import walk_packages
 from select import select
+from types import ModuleType
 from typing import Any, Final, NoReturn, TextIO, TypedDict
 
 #: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
@@ -61,7 +62,7 @@ _ENDS: Final = 0
 
 
 class Request(TypedDict):
-    """What a child has to run: `python -m` with these arguments, folder and environment."""
+    """What a child has to run: Python with these arguments (`-m` or `-c`), folder, environment."""
 
     arguments: list[str]
     cwd: str
@@ -189,7 +190,7 @@ def _python_path(environment: Mapping[str, str]) -> list[str]:
 
 
 def _run(request: Request, path: list[str]) -> None:
-    """Become `python -m MODULE ...`."""
+    """Become `python -m MODULE ...` or `python -c PROGRAM ...`."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -198,11 +199,16 @@ def _run(request: Request, path: list[str]) -> None:
     sys.path[:] = [str(Path.cwd()), *_python_path(os.environ), *path]
     sys.path_importer_cache.clear()
     _customize()
-    module, *arguments = request["arguments"]
-    sys.argv = [module, *arguments]
+    option, program, *arguments = request["arguments"]
     if arguments[:1] == ["crawl"]:
         subprocess.Popen = Interpreter().popen  # type: ignore[assignment,misc]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if option == "-m":
+        sys.argv = [program, *arguments]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [option, *arguments]
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(program, "<string>", "exec"), vars(sys.modules["__main__"]))
 
 
 class Interpreter:
