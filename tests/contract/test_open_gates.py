@@ -504,17 +504,21 @@ AGAIN = ["a_copy", "the_same"]
 
 
 @pytest.fixture
-def run_of_own_errbacks(loopback_web, crawl, project_with):
+def run_of_own_errbacks(simulated, tmp_path, project_with):
     """Run the spider on hosts given as (errback, answers); return the result and the record."""
 
     def run_spider(hosts):
-        web = loopback_web(*(Site(host, "", {"/feed": page}) for host, (_, page) in hosts.items()))
-        sources = [
-            {"url": f"http://{host}/feed", "name": errback} for host, (errback, _) in hosts.items()
-        ]
-        result = crawl(web, "own", sources=sources, project=project_with(SPIDER))
+        (result,) = simulated(
+            *(Site(host, "", {"/feed": page}) for host, (_, page) in hosts.items()),
+            spider="own",
+            sources=[
+                {"url": f"http://{host}/feed", "name": errback}
+                for host, (errback, _) in hosts.items()
+            ],
+            project=project_with(SPIDER),
+        )
         assert_polite(result.log)
-        rows = rows_of(crawl, "SELECT url, outcome, failures FROM sources")
+        rows = rows_of(tmp_path / "simulation", "SELECT url, outcome, failures FROM sources")
         record = {url.split("/")[2]: (outcome, failures) for url, outcome, failures in rows}
         called = {
             name.split("/")[3]: count

@@ -330,21 +330,22 @@ BODIES = {
 }
 
 
-@pytest.fixture
-def run(direct_web, crawl, project_with):
-    """Run an additional spider, beside those of the project."""
+BLOG = "http://blog.example/feed"
 
-    def run_spider(name, **options):
-        project = project_with(SPIDER + BODIES[name])
-        web = direct_web(
-            site("blog.example", "User-agent: *\nDisallow: /secret\n"),
-            site("other.example"),
+
+@pytest.fixture
+def run(simulated, project_with):
+    """Run an additional spider, beside those of the project, in simulated time."""
+
+    def run_spider(name, source=BLOG, **options):
+        return simulated(
+            site("blog.example"),
             Site("docs.example", "", {f"/{path}": markdown(path) for path in ("home", "llms.txt")}),
+            spider="own",
+            sources=[source],
+            project=project_with(SPIDER + BODIES[name]),
+            **options,
         )
-        source = "http://blog.example/feed"
-        if name == "yields_and_goes_on":
-            source = {"url": "http://docs.example/home", "kind": "llms"}
-        return crawl(web, "own", sources=[source], project=project, **options)
 
     return run_spider
 
@@ -355,13 +356,15 @@ def markdown(path):
 
 
 def test_no_item_leaves_that_is_more_than_metadata(run):
-    result = run("yields_a_body")
+    (result,) = run("yields_a_body")
     assert result.items == []
     assert "dropped an item" in result.stderr
 
 
 def test_items_of_every_document_of_a_visit_are_kept(run):
-    result = run("yields_and_goes_on")
+    home = {"url": "http://docs.example/home", "kind": "llms"}
+    again = {"force": "1"}
+    result, second = run("yields_and_goes_on", home, starts=[0.0, 60.0], arguments=again)
     urls = [
         f"http://docs.example/{path}/{number}"
         for path in ("home", "llms.txt")
@@ -372,21 +375,24 @@ def test_items_of_every_document_of_a_visit_are_kept(run):
     assert result.stats["walsh/sources/fetched"] == 1
     assert result.stderr.count("dropped an item: ") == 6, "three of each document"
     assert log_lines(result, "6 more items", "http://docs.example/home")
-    second = run("yields_and_goes_on", arguments={"force": "1"})
     assert (second.items, second.stats["walsh/entries/known"]) == ([], 6)
 
 
 def test_an_error_of_a_spider_is_logged_and_fails_its_source(run):
-    result = run("raises")
+    (result,) = run("raises")
     assert result.stats["walsh/sources/failed"] == 1
-    assert log_lines(result, "http://blog.example/feed failed", "RuntimeError")
+    assert log_lines(result, f"{BLOG} failed", "RuntimeError")
 
 
 @pytest.mark.parametrize(
     ("name", "end"), [("follows_links", "dropped"), ("asks_the_engine", "denied")]
 )
-def test_no_undeclared_url_is_requested_in_any_way(run, name, end):
-    result = run(name)
+def test_no_undeclared_url_is_requested_in_any_way(direct_web, crawl, project_with, name, end):
+    web = direct_web(
+        site("blog.example", "User-agent: *\nDisallow: /secret\n"), site("other.example")
+    )
+    project = project_with(SPIDER + BODIES[name])
+    result = crawl(web, "own", sources=[BLOG], project=project)
     assert result.stats[f"walsh/scope/{end}"] == 3
     assert result.exit_code == 0
     assert paths(result.log) == ["blog.example/robots.txt", "blog.example/feed"]
