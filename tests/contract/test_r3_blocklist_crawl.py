@@ -96,7 +96,7 @@ def test_the_list_is_fetched_daily_although_its_host_is_on_hold(simulated_listin
         starts=[0.0, REFRESH + HOUR, DAY + HOUR],
     )
     assert paths(too_soon.log, "operator.example") == []
-    assert log_lines(too_soon, "blocklist could not be fetched", "operator.example")
+    assert log_lines(too_soon, "could not be fetched", "operator.example")
     assert paths(late.log)[:4] == [
         "operator.example/robots.txt",
         "operator.example/blocklist.json",

@@ -135,7 +135,7 @@ def test_requests_deferred_by_a_refusing_host_have_not_failed(simulated):
     assert asked.count(f"half.example/{half}") == 3
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("failed", "deferred")}
     assert counts == {"failed": 2, "deferred": 5}
-    assert log_lines(first, "busy.example", "3 requests in a row")
+    assert log_lines(first, "busy.example", "3 requests")
     assert first.seconds < 200.0, "what is deferred is not waited for"
     again = {path for path in paths(second.log) if not path.endswith("robots.txt")}
     due = {"down.example/feed", "down.example/other"} - {tried}
@@ -155,7 +155,7 @@ def test_three_403s_defer_a_host_and_the_deferred_come_first(simulated):
     asked = [f"ban.example/{name}" for name in banned]
     assert paths(first.log, "ban.example") == ["ban.example/robots.txt", *asked[:3]]
     assert paths(second.log, "ban.example") == [asked[3], *asked[:3]]
-    assert log_lines(first, "ban.example", "403", "3 URLs in a row")
+    assert log_lines(first, "ban.example", "403", "3 URLs")
     assert (first.stats["walsh/sources/deferred"], first.stats["walsh/sources/failed"]) == (1, 3)
     assert_polite(first.log + second.log)
 

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,17 +31,11 @@ from walsh_scrapy.testing.site import REFUSED, UNKNOWN, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 BAD = {
-    "expired.example": (Certificate.EXPIRED, "has expired"),
-    "wrong.example": (Certificate.WRONG_NAME, "is for another host"),
-    "nameless.example": (Certificate.NAMELESS, "is for another host"),
-    "stranger.example": (
-        Certificate.UNKNOWN_CA,
-        "is signed by somebody whom this machine does not trust",
-    ),
-    "itself.example": (
-        Certificate.SELF_SIGNED,
-        "is self-signed, and this machine does not trust it",
-    ),
+    "expired.example": (Certificate.EXPIRED, "expired"),
+    "wrong.example": (Certificate.WRONG_NAME, "another host"),
+    "nameless.example": (Certificate.NAMELESS, "another host"),
+    "stranger.example": (Certificate.UNKNOWN_CA, "not trust"),
+    "itself.example": (Certificate.SELF_SIGNED, "self-signed"),
 }
 
 
@@ -92,17 +87,17 @@ def test_only_hosts_with_a_valid_certificate_are_read(direct_web, crawl, setting
     rows = rows_of(result, "SELECT url, outcome, detail FROM sources")
     told = {url.split("/")[2]: (outcome, detail) for url, outcome, detail in rows}
     assert told.pop("good.example") == ("fetched", "")
-    lapsed = "TLS: the certificate of lapsed.example has expired"
-    assert told.pop("old.example") == ("failed", lapsed)
+    assert told.keys() == {"old.example", *BAD}
+    assert "lapsed.example" in told["old.example"][1]
     for host, (_, flaw) in BAD.items():
-        sentence = f"TLS: the certificate of {host} {flaw}"
-        assert told.pop(host) == ("failed", sentence)
-        assert f"WARNING https://{host}/feed failed: {sentence}\n" in result.stderr
+        outcome, detail = told[host]
+        assert outcome == "failed"
+        assert re.search(f"{host} .*{flaw}", detail)
+        assert log_lines(result, f"WARNING https://{host}/feed", detail)
         assert handshakes(result, host) == ["failed"]
-    assert told == {}
     assert result.stats["walsh/sources/failed"] == len(BAD) + 1
     assert "Traceback" not in result.stderr
-    assert log_lines(result, "blocklist could not be fetched", "certificate of operator.example")
+    assert log_lines(result, "could not be fetched", "operator.example")
     judge(result)
 
 

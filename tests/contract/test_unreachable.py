@@ -105,7 +105,7 @@ def test_a_dead_host_costs_one_attempt_and_fails_one_source(simulated, rows, rai
     kept = rows("SELECT status, failing_since > 0 FROM robots WHERE origin LIKE '%dead%'")
     assert kept == [(None, True)], "it counts as unreachable"
     assert given_up(rows) == ["dead.example"], "other workers do not try it in this run"
-    assert len(log_lines(run, "dead.example is not tried again now", REASON)) == 1
+    assert len(log_lines(run, "dead.example ", "not tried again", REASON)) == 1
     assert run.stderr.count(REASON) == 2, "and why the one source failed"
     assert " ERROR" not in run.stderr
     assert run.stderr.count(" WARNING: ") == 1, "one line for a dead host"
@@ -183,7 +183,7 @@ def test_a_refused_connection_binds_its_origin_alone(simulated, rows):
     for run in runs:
         assert [hit.path for hit in run.log if hit.port == 1] == ["/robots.txt"]
         assert outcomes(run) == {"fetched": 5, "failed": 1, "deferred": 1}
-        assert len(log_lines(run, "http://dead.example:1 is not tried again now")) == 1
+        assert len(log_lines(run, "http://dead.example:1 ", "not tried again")) == 1
     assert rows("SELECT unreachable, hold_until FROM hosts") == [(0, 0.0)]
 
 
@@ -205,13 +205,14 @@ def now_and_then(hit):
     ],
     ids=["never answers", "answers robots.txt alone", "answers late", "answers now and then"],
 )
-def test_a_host_that_times_out_twice_in_a_row_is_put_off(simulated, robots, page, asked, ends):
+def test_a_host_that_times_out_twice_in_a_row_is_put_off(
+    simulated, rows, robots, page, asked, ends
+):
     """A serial crawl waits for each of these; their sources stay due."""
     (run,) = simulated(dead(page, robots=robots), sources=sources())
     assert len(run.log) == asked
     assert outcomes(run) == ends
-    lines = log_lines(run, "dead.example is not tried again now", "timed out")
-    assert len(lines) == ("deferred" in ends)
+    assert given_up(rows) == (["dead.example"] if "deferred" in ends else [])
 
 
 SLOWLY = {
@@ -241,7 +242,7 @@ def test_all_tries_of_a_robots_txt_share_30_seconds(simulated):
         for result, status in ((run, [] if is_late else [200]), (later, [200])):
             targets = [hit for hit in result.log if hit.url == f"http://{name}.example/feed"]
             assert [hit.status for hit in targets] == status, name
-            lines = log_lines(result, f"{name}.example is not tried again now", "30 s")
+            lines = log_lines(result, f"{name}.example ", "not tried again", "30 s")
             assert bool(lines) == (is_late and result is run)
         others = [hit for hit in later.log if hit.host == f"{name}.example" and hit.status != 200]
         assert sum(hit.ended - hit.started for hit in others) < 7.2
@@ -303,5 +304,5 @@ def test_a_blocklist_that_cannot_be_fetched_keeps_no_target(simulated, operator,
     asked = [hit.path for hit in run.log if hit.host == "operator.example"]
     assert asked == ["/robots.txt", *operator.pages]
     assert run.stats.get("walsh/blocklist/failed") == failed
-    assert log_lines(run, "blocklist could not be fetched", why)
+    assert log_lines(run, "could not be fetched", why)
     assert outcomes(run) == {"fetched": 1}
