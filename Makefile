@@ -62,6 +62,7 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m tests.habits
 
 docs: $(INSTALLED)
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs . build/site

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from tests.helpers.forkserver import ForkServer
 from tests.helpers.renewed import RenewedDatabase, url_of
 from walsh_scrapy.console.commands import COMMANDS
@@ -36,7 +36,15 @@ os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
 gc.disable()  # until all is collected: nothing of it is garbage, and there are thousands of tests
 
 #: Tests that use one of these run crawls or commands in processes of their own.
-PROCESSES = {"crawl", "simulated", "run_command", "crawl_launcher", "installed", "demo"}
+PROCESSES = {
+    "crawl",
+    "simulated",
+    "run_python",
+    "run_command",
+    "crawl_launcher",
+    "installed",
+    "demo",
+}
 FORK_SERVER = pytest.StashKey[ForkServer]()
 
 
@@ -104,9 +112,11 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def linear():
-    """Fail a test that hangs: with what it is given, only quadratic code takes `LONGEST`."""
-    signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"it takes more than {LONGEST:.0f} s"))
-    signal.alarm(int(LONGEST))
+    """Fail a test that hangs: with what it is given, only quadratic code takes `HANG_SECONDS`."""
+    signal.signal(
+        signal.SIGALRM, lambda *_: pytest.fail(f"it takes more than {HANG_SECONDS:.0f} s")
+    )
+    signal.alarm(int(HANG_SECONDS))
     yield
     signal.alarm(0)
 
@@ -156,44 +166,49 @@ def simulated(tmp_path, pytestconfig, crawl_launcher):
 
 
 @pytest.fixture
-def run_command(crawl_launcher, pytestconfig):
-    """Return a function that runs a command of `walsh` or `scrapy`, as `subprocess.run` would.
+def run_python(crawl_launcher):
+    """Return a function that runs `python ARGUMENTS` as `subprocess.run` would, but sooner.
 
-    Its working directory is the project's, unless `cwd` is given; `environment` comes on top of
-    ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured. Settings
-    stand before the arguments, so an argument may give another value.
+    `environment` comes on top of ours, `stdin` is a text and `stdout` a descriptor, in whose place
+    nothing is captured. `-m MODULE` and `-c PROGRAM` begin with the imports of a crawl.
     """
 
-    def run(
-        name,
-        *arguments,
-        settings=None,
-        cwd=None,
-        environment=None,
-        stdin="",
-        stdout=None,
-        encoding="utf-8",
-    ):
-        options = [f"--set={setting}={value}" for setting, value in (settings or {}).items()]
-        program = "walsh_scrapy" if name in COMMANDS else "scrapy"
-        command = [sys.executable, "-m", program, name, *options, *map(str, arguments)]
+    def run(*arguments, cwd=None, environment=None, stdin="", stdout=None, encoding="utf-8"):
+        command = [sys.executable, *map(str, arguments)]
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
             given.write(stdin.encode())
             given.seek(0)
             process = crawl_launcher(
                 command,
-                cwd=cwd or pytestconfig.rootpath,
+                cwd=cwd or Path.cwd(),
                 env=os.environ | (environment or {}),
                 stdin=given,
                 stdout=out if stdout is None else stdout,
                 stderr=error,
             )
             try:
-                status = process.wait(LONGEST)
+                status = process.wait(HANG_SECONDS)
             finally:
                 process.kill()
-            told = [_told(each, encoding) for each in (out, error)]
+            told = [_told(file, encoding) for file in (out, error)]
         return CompletedProcess(command, status, *told)
+
+    return run
+
+
+@pytest.fixture
+def run_command(run_python, pytestconfig):
+    """Return a function that runs a command of `walsh` or `scrapy`, with the options of run_python.
+
+    Its working directory is the project's, unless `cwd` is given. Settings stand before the
+    arguments, so an argument may give another value.
+    """
+
+    def run(name, *arguments, settings=None, cwd=None, **options):
+        given = [f"--set={setting}={value}" for setting, value in (settings or {}).items()]
+        program = "walsh_scrapy" if name in COMMANDS else "scrapy"
+        cwd = cwd or pytestconfig.rootpath
+        return run_python("-m", program, name, *given, *arguments, cwd=cwd, **options)
 
     return run
 

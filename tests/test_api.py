@@ -85,7 +85,7 @@ def test_further_arguments_of_a_callback_are_given_by_name():
     assert visit_of(request) == Visit(SOURCE, str.isascii)
 
 
-def test_a_spider_declares_nothing_forces_nothing_and_has_no_alternative_by_itself():
+def test_a_spider_has_defaults_for_every_attribute():
     spider = DeclaringSpider(name="any")
     assert spider.sources == ()
     assert not spider.force
@@ -146,7 +146,7 @@ def test_the_gates_are_in_force_with_the_add_on_or_a_subclass(addon):
 
 # Settings: a bad value stops the start with one clear line, for every setting.
 
-NAMES = [PREFIX + each.name.upper() for each in fields(Options)]
+NAMES = [PREFIX + field.name.upper() for field in fields(Options)]
 WRONG = [[], {}, object(), b"x", "\x00", "\ud800", math.nan, -math.inf, -1, 10**400, "x\ny" * 999]
 
 

@@ -8,7 +8,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, note
@@ -50,12 +50,12 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
         await asyncio.sleep(0)
         assert not waiting.done()
         assert scheduler.next_request() is not None
-        await asyncio.wait_for(waiting, LONGEST)
+        await asyncio.wait_for(waiting, HANG_SECONDS)
 
     asyncio.run(scenario())
 
 
-def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):
+def test_a_request_that_a_gate_sends_back_is_no_duplicate(scheduler):
     assert scheduler.enqueue_request(Request("http://a.example/"))
     request = scheduler.next_request()
     turn = scheduler._queue.turn_of(request)
@@ -79,7 +79,7 @@ async def answer(request):
     return Response(request.url)
 
 
-def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler, monkeypatch):
+def test_a_request_sent_past_the_queue_does_not_delay_the_end(scheduler, monkeypatch):
     """Its request stays in the queue until its host is ready, and counts for nothing."""
 
     async def scenario():

@@ -110,7 +110,7 @@ def imported_by(tmp_path_factory):
         return set(written.read_text().split()), done.stdout + done.stderr
 
     _, said = run("scrapy crawl feeds")
-    assert "no source was read, and 1 failed" in said
+    assert "1 failed" in said
     return run
 
 
@@ -140,9 +140,7 @@ main(sys.argv[2:])
         ("psycopg", "postgres", 3, ["hosts"]),
     ],
 )
-def test_a_command_without_its_extra_says_the_line_that_installs_it(
-    module, extra, status, arguments
-):
+def test_a_missing_extra_is_named_with_its_install_command(module, extra, status, arguments):
     state = "postgresql+psycopg://u@127.0.0.1:9/x" if module == "psycopg" else "sqlite:////no/x"
     settings = ["-s", f"WALSH_STATE_URL={state}", "-s", "WALSH_BLOCKLIST_URL=http://127.0.0.1:9/"]
     rest = ["--", "true"] if arguments[0] == "conformance" else settings

@@ -16,8 +16,7 @@ _ONE_CONNECTION: Final = (
     f"{_CRAWLS}/test_wire.py::test_one_connection_at_a_time_and_one_full_handshake_a_host"
 )
 _SHARED: Final = (
-    f"{_CRAWLS}/test_r4_pacing_crawl.py::"
-    "test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing"
+    f"{_CRAWLS}/test_r4_pacing_crawl.py::test_three_crawls_on_one_state_share_hosts_and_keep_delays"
 )
 _OWN_DELAY: Final = "delay: float = min(max_delay, base * 2.0**doublings)"
 

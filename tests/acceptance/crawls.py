@@ -353,7 +353,9 @@ class Acceptance:
         with closing(State(self._state)) as state, state.log() as log:
             rows = attest(log, now).rows
         for row in rows:
-            kinds = [_named(each["kind"], each["level"]) for each in row["findings"]]
+            kinds = [
+                _named(row_finding["kind"], row_finding["level"]) for row_finding in row["findings"]
+            ]
             yield Finding(f"row {row['row']}", row["verdict"], reason=", ".join(kinds))
 
 
@@ -363,7 +365,7 @@ def _named(name: str, level: str) -> str:
 
 async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the scenarios of the conformance test."""
-    served = {site.name: site for each in SCENARIOS for site in each.sites}
+    served = {site.name: site for scenario in SCENARIOS for site in scenario.sites}
     acceptance = Acceptance(Simulation(served.values(), clock), folder)
     key, file = Ed25519PrivateKey.generate(), folder / "key.pem"
     file.touch(0o600)
@@ -378,20 +380,24 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
         if run is Run.RESTARTED:
             clock.at += _NEARLY_AN_HOUR
         force = {} if run is Run.AGAIN else {"force": "1"}
-        mine = [each for each in SCENARIOS if run in each.runs]
+        mine = [scenario for scenario in SCENARIOS if run in scenario.runs]
         for spider, kind in _SPIDERS.items():
-            urls = [url for each in mine for url in (each.seeds if kind == "feed" else each.pages)]
+            urls = [
+                url
+                for scenario in mine
+                for url in (scenario.seeds if kind == "feed" else scenario.pages)
+            ]
             if sources := [{"url": url, "kind": kind} for url in dict.fromkeys(urls)]:
                 hits = await acceptance.crawl(spider, sources, settings, **force)
                 seen += (Seen(hit, run, hit.started) for hit in hits)
     everything, declared = tuple(seen), declared_by(SCENARIOS)
     found = []
-    for each in SCENARIOS:
+    for scenario in SCENARIOS:
         log = TrialLog(
-            everything, each.hosts, key=key.public_key(), has_proxy=True, declared=declared
+            everything, scenario.hosts, key=key.public_key(), has_proxy=True, declared=declared
         )
-        finding = each.check(log)
-        found.append(Finding(each.name, finding.verdict, each.level, finding.reason))
+        finding = scenario.check(log)
+        found.append(Finding(scenario.name, finding.verdict, scenario.level, finding.reason))
     return [*found, *acceptance.audited(), *_crashes(acceptance)]
 
 
@@ -500,7 +506,7 @@ def _state_faults(acceptance: Acceptance, seen: Iterable[Hit]) -> Iterator[str]:
 
 
 def _crashes(acceptance: Acceptance) -> list[Finding]:
-    return [Finding("crash", "fail", reason=each) for each in acceptance.errors]
+    return [Finding("crash", "fail", reason=error) for error in acceptance.errors]
 
 
 PARTS: Final = {"trial": trial, "days": days}
@@ -512,7 +518,7 @@ def main(folder: Path, parts: Iterable[str]) -> None:
         place = folder / part
         place.mkdir(parents=True)
         found = simulate_here(partial(PARTS[part], place))
-        text = json.dumps([asdict(each) for each in found], indent=1)
+        text = json.dumps([asdict(finding) for finding in found], indent=1)
         (folder / f"{part}.json").write_text(text, "utf-8")
 
 

@@ -19,7 +19,7 @@ OF_OTHER_BOTS = {"robots-error", "robots-reset", "robots-silent"}
 NOT_SHOWN = {"8"}
 
 
-@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+@pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
 def test_a_scenario_passes(found, name):
     finding = found("trial")[name]
     verdict = "not applicable" if name in NOT_HERE | OF_OTHER_BOTS else "pass"
@@ -77,6 +77,6 @@ def found(tmp_path_factory, pytestconfig):
                     command, cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False
                 )
                 assert done.returncode == 0, done.stderr
-        return {each["name"]: each for each in json.loads(result.read_text("utf-8"))}
+        return {finding["name"]: finding for finding in json.loads(result.read_text("utf-8"))}
 
     return run

@@ -4,6 +4,21 @@ import shutil
 
 import pytest
 
+from walsh_scrapy.testing.crawl import run_crawl
+
+
+@pytest.fixture(scope="module")
+def shared_crawl(tmp_path_factory, pytestconfig, crawl_launcher):
+    """Return a function that crawls a web once; the tests of a module share the result."""
+
+    def run(web, spider="feeds", **options):
+        folder, root = tmp_path_factory.mktemp("crawl"), pytestconfig.rootpath
+        defaults = {"folder": folder, "project": root, "launcher": crawl_launcher}
+        with web:
+            return run_crawl(web, spider, **defaults | options)
+
+    return run
+
 
 @pytest.fixture
 def project_with(tmp_path, pytestconfig):

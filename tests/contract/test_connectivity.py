@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.sites import critical_line, rows_of, site
+from tests.helpers.sites import blamed_hosts, critical_line, rows_of, site
 from walsh_scrapy.testing.site import NO_RESOLVER, UNKNOWN
 
 LAME = "http://lame.example/feed"
 GOOD = "http://good.example/feed"
-BLAMED = "SELECT host FROM hosts WHERE refusals OR unreachable OR server_errors OR hold_until"
 
 
 def outcomes(crawl):
@@ -24,7 +23,7 @@ def assert_own_trouble(result):
     assert critical_line(result)
     assert result.stats["finish_reason"] == "machine_trouble"
     assert "walsh/sources/failed" not in result.stats
-    assert rows_of(result, BLAMED) == []
+    assert blamed_hosts(result) == []
     assert rows_of(result, "SELECT * FROM robots WHERE failing_since > 0") == []
 
 

@@ -4,12 +4,9 @@ The projects have the add-on, and not our ``scrapy crawl``.
 """
 
 import json
-import os
-import sys
 
 import pytest
 
-from tests.helpers import execute
 from tests.helpers.sites import ADDON, IDENTITY, trouble, write_project
 from walsh_scrapy.testing.site import NO_RESOLVER
 from walsh_scrapy.testing.web import Reply, Site
@@ -83,7 +80,9 @@ def test_after_a_failure_at_its_end_it_exits_with_1(direct_web, run, settings):
     [({}, 0), (START_FAILURE, 1), (LATE_FAILURE, 1)],
     ids=["good", "failed at its start", "failed at its end"],
 )
-def test_the_exit_status_of_runspider(direct_web, tmp_path, installed, forced, settings, status):
+def test_the_exit_status_of_runspider(
+    direct_web, tmp_path, installed, run_python, forced, settings, status
+):
     web = direct_web(Site("a.example", "", {"/": PAGE}))
     file = tmp_path / "page.py"
     file.write_text(SPIDER)
@@ -92,8 +91,8 @@ def test_the_exit_status_of_runspider(direct_web, tmp_path, installed, forced, s
     given["FORCE_CRAWLER_PROCESS"] = forced
     given["WALSH_STATE_URL"] = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     options = [word for name, value in given.items() for word in ("-s", f"{name}={value}")]
-    command = [sys.executable, "-m", "scrapy", "runspider", file, *options]
-    done = execute(*command, cwd=tmp_path, env=os.environ | web.environment)
+    command = ["-m", "scrapy", "runspider", file, *options]
+    done = run_python(*command, cwd=tmp_path, environment=web.environment)
     assert done.returncode == status, done.stderr
 
 
@@ -131,13 +130,12 @@ asyncio.get_event_loop().run_until_complete(run(kind, *json.loads(sys.argv[2])))
 
 
 @pytest.mark.parametrize("kind", ["CrawlerRunner", "AsyncCrawlerRunner"])
-def test_a_runner_notes_a_crawl_that_ended_early(direct_web, tmp_path, installed, kind):
+def test_a_runner_notes_a_crawl_that_ended_early(direct_web, tmp_path, installed, run_python, kind):
     """Listeners at the end have its spider, and crawls before and after it theirs."""
     web = direct_web(Site("a.example", "", {"/": PAGE}))
     crawls = [{"WALSH_STATE_URL": f"sqlite:///{tmp_path}/{name}.sqlite3"} for name in "123"]
     crawls[1] |= LATE_FAILURE
     call = json.dumps([ADDON | IDENTITY, crawls])
-    environment = os.environ | web.environment
-    done = execute(sys.executable, "-c", SCRIPT, kind, call, cwd=tmp_path, env=environment)
+    done = run_python("-c", SCRIPT, kind, call, cwd=tmp_path, environment=web.environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["True True False", "True False True", "True True True"]

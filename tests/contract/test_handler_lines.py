@@ -1,6 +1,6 @@
 """What Scrapy's own download handler logs and writes, ours does too."""
 
-from tests.helpers.sites import ADDON, IDENTITY, write_project
+from tests.helpers.sites import ADDON, IDENTITY, log_lines, write_project
 from walsh_scrapy.testing.web import Certificate, Reply, Site
 
 SPIDER = """
@@ -40,11 +40,8 @@ def test_tls_sizes_and_stopped_downloads(direct_web, crawl, tmp_path, installed,
     urls = "https://a.example/large https://a.example/stopped"
     result = crawl(web, "stopping", project=project, arguments={"urls": urls})
     assert len(result.items) == 2
-    lines = result.stderr
-    assert "SSL connection to a.example using protocol TLSv1." in lines
-    assert 'SSL connection certificate: issuer "' in lines
-    large = "Expected to receive 2000 bytes which is larger than download warn size (1000)"
-    assert lines.count(f"{large} in request <GET https://a.example/large>") == 1
-    stopped = "Download stopped for <GET https://a.example/stopped> from signal handler"
-    assert f"{stopped} Stopping.received" in lines
+    assert log_lines(result, "SSL connection", "a.example", "TLSv1.")
+    assert log_lines(result, "SSL connection", 'issuer "')
+    assert len(log_lines(result, "(1000)", "2000 bytes", "<GET https://a.example/large>")) == 1
+    assert log_lines(result, "<GET https://a.example/stopped>", "Stopping.received")
     assert "CLIENT_" in keys.read_text()

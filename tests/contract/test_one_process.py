@@ -1,13 +1,10 @@
 """Many crawls in one process, as a program runs them with Scrapy's runners."""
 
 import json
-import os
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.helpers import LONGEST, execute
 from tests.helpers.sites import ADDON, IDENTITY, LIST_URL, blocklist, paths
 from walsh_scrapy.testing.web import Reply, Site
 
@@ -59,11 +56,10 @@ asyncio.get_event_loop().run_until_complete(run_all(getattr(crawler, sys.argv[1]
 
 @pytest.mark.long
 @pytest.mark.parametrize("runner", ["CrawlerRunner", "AsyncCrawlerRunner"])
-def test_crawls_that_ended_leave_the_memory(direct_web, tmp_path, installed, runner):
+def test_crawls_that_ended_leave_the_memory(direct_web, tmp_path, run_python, installed, runner):
     web = direct_web(Site("a.example", "User-agent: *\nDisallow: /\n", {}))
     state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    environment = os.environ | web.environment
-    done = execute(sys.executable, "-c", SCRIPT, runner, state, env=environment)
+    done = run_python("-c", SCRIPT, runner, state, environment=web.environment)
     assert done.returncode == 0, done.stderr
     *ends, alive = done.stdout.split()
     assert ends == ["Denied", "Denied", "StateError"] * (MANY // 3)
@@ -119,7 +115,7 @@ OTHER_AGENT = {
     ids=["one state", "states", "one after the other", "two bots", "stale"],
 )
 def test_documents_are_fetched_once(
-    direct_web, tmp_path, installed, states, at_once, own, robots, lists
+    direct_web, tmp_path, run_python, installed, states, at_once, own, robots, lists
 ):
     """``own`` are the settings of the last crawl."""
     pages = {f"/{number}": "text" for number in range(3)}
@@ -129,8 +125,7 @@ def test_documents_are_fetched_once(
     crawls = [{"WALSH_STATE_URL": f"sqlite:///{tmp_path}/{name}.sqlite3"} for name in states]
     crawls[-1] |= own
     call = json.dumps([common, crawls, at_once])
-    environment = os.environ | web.environment
-    done = execute(sys.executable, "-c", DOCUMENTS_SCRIPT, call, env=environment)
+    done = run_python("-c", DOCUMENTS_SCRIPT, call, environment=web.environment)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split()) == len(states), done.stderr
     requested = paths(web.log)
@@ -139,20 +134,20 @@ def test_documents_are_fetched_once(
 
 
 @pytest.mark.long
-def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, installed):
+def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, run_python, installed):
     """Each looks for the copy of the other once more before it sends a request."""
     listed = blocklist("optedout.example", delay=2.0)
     operator = Site("operator.example", Reply("", delay=2.0), {"/blocklist.json": listed})
     web = direct_web(Site("a.example", Reply("", delay=2.0), {"/0": "text"}), operator)
     state = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
     common = ADDON | IDENTITY | state | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
-    command = [sys.executable, "-c", DOCUMENTS_SCRIPT, json.dumps([common, [{}], True])]
-    environment = os.environ | web.environment
-    processes = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    outputs = [process.communicate(timeout=LONGEST)[0] for process in processes]
+    call = json.dumps([common, [{}], True])
+
+    def crawl(_number):
+        return run_python("-c", DOCUMENTS_SCRIPT, call, environment=web.environment).stdout
+
+    with ThreadPoolExecutor(2) as pool:
+        outputs = list(pool.map(crawl, range(2)))
     assert [output.split() for output in outputs] == [["http://a.example/0"]] * 2
     once = [
         "a.example/robots.txt",

@@ -8,7 +8,17 @@ import json
 
 import pytest
 
-from tests.helpers.sites import ADDON, AGENT, IDENTITY, feed, paths, rows_of, write_project
+from tests.helpers.sites import (
+    ADDON,
+    AGENT,
+    IDENTITY,
+    blamed_hosts,
+    feed,
+    log_lines,
+    paths,
+    rows_of,
+    write_project,
+)
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -231,7 +241,7 @@ def polite(result, **terms):
 
 def ends(result):
     """How each request ended, by its path: None if its response came to the callback."""
-    return {each["url"].partition(".example")[2]: each.get("trouble") for each in result.items}
+    return {item["url"].partition(".example")[2]: item.get("trouble") for item in result.items}
 
 
 @pytest.mark.parametrize("gates", [(), *((gate,) for gate in GATES)], ids="".join)
@@ -310,10 +320,9 @@ def test_exceptions_of_a_project_are_no_answers(direct_web, run, crawl, order):
         "http://a.example/raises-out": "ValueError",
         "http://a.example/last": None,
     }
-    why = "was not downloaded: a middleware of this project raised ValueError"
-    assert result.stderr.count(f"WARNING: http://in.example/robots.txt {why}") == 1
+    assert len(log_lines(result, "WARNING", "http://in.example/robots.txt", "ValueError")) == 1
     polite(result)
-    assert not rows_of(crawl, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until")
+    assert blamed_hosts(crawl) == []
     assert not rows_of(crawl, "SELECT * FROM robots WHERE origin LIKE 'http://%in.example'")
 
 
@@ -334,9 +343,9 @@ def test_an_exception_of_our_own_ends_the_run(direct_web, run, crawl, broken):
     assert result.exit_code == 1
     assert result.stats["finish_reason"] == "gate_failed"
     (line,) = [line for line in result.stderr.splitlines() if " CRITICAL: " in line]
-    assert "an error in walsh-scrapy itself: ValueError('ours')" in line
+    assert "ValueError('ours')" in line
     assert {"a.example/2", "a.example/3"}.isdisjoint(paths(result.log))
-    assert not rows_of(crawl, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until")
+    assert blamed_hosts(crawl) == []
 
 
 def test_middlewares_that_hide_an_end_hold_up_nobody(direct_web, run):
@@ -365,7 +374,7 @@ def test_a_hidden_end_holds_up_no_request_past_the_scheduler(direct_web, run, se
     web = direct_web(*(Site(f"{host}.example", "", pages) for host in hosts))
     urls = [f"http://{host}.example/{name}" for host in "ab" for name in ("raises", 1, 2)]
     result = run(web, *urls, spider="gatherer", theirs=[("Answering", 900)], WALSH_SERIAL=serial)
-    assert [each.get("trouble") for each in result.items] == ["ValueError", None, None] * 2
+    assert [item.get("trouble") for item in result.items] == ["ValueError", None, None] * 2
     polite(result, serial=serial)
 
 
@@ -495,17 +504,21 @@ AGAIN = ["a_copy", "the_same"]
 
 
 @pytest.fixture
-def run_of_own_errbacks(loopback_web, crawl, project_with):
+def run_of_own_errbacks(simulated, tmp_path, project_with):
     """Run the spider on hosts given as (errback, answers); return the result and the record."""
 
     def run_spider(hosts):
-        web = loopback_web(*(Site(host, "", {"/feed": page}) for host, (_, page) in hosts.items()))
-        sources = [
-            {"url": f"http://{host}/feed", "name": errback} for host, (errback, _) in hosts.items()
-        ]
-        result = crawl(web, "own", sources=sources, project=project_with(SPIDER))
+        (result,) = simulated(
+            *(Site(host, "", {"/feed": page}) for host, (_, page) in hosts.items()),
+            spider="own",
+            sources=[
+                {"url": f"http://{host}/feed", "name": errback}
+                for host, (errback, _) in hosts.items()
+            ],
+            project=project_with(SPIDER),
+        )
         assert_polite(result.log)
-        rows = rows_of(crawl, "SELECT url, outcome, failures FROM sources")
+        rows = rows_of(tmp_path / "simulation", "SELECT url, outcome, failures FROM sources")
         record = {url.split("/")[2]: (outcome, failures) for url, outcome, failures in rows}
         called = {
             name.split("/")[3]: count

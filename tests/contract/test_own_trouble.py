@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import signal
 import sqlite3
 from collections import Counter
@@ -15,9 +14,18 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from tests.helpers.relay import Relay
-from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site, trouble
+from tests.helpers.sites import (
+    critical_line,
+    feed,
+    log_lines,
+    paths,
+    refusal,
+    rows_of,
+    site,
+    trouble,
+)
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
@@ -37,7 +45,7 @@ def test_an_export_on_a_full_disk_ends_the_run_with_one_line(
         web, sources=["http://blog.example/feed"], settings={"FEEDS": json.dumps(exports)}
     )
     line = critical_line(result)
-    assert "the export /dev/full cannot be written: No space left on device" in line
+    assert "/dev/full" in line
     assert f"Stored jsonl feed ({posts} items) in: {whole}" in result.stderr
     assert "items) in: /dev/full" not in result.stderr
     assert len(whole.read_text().splitlines()) == posts
@@ -60,16 +68,14 @@ def test_what_a_full_disk_keeps_from_being_visited_is_still_due(loopback_web, cr
     assert "failed" not in str(rows_of(crawl, "SELECT outcome FROM sources"))
     second = crawl(web, sources=urls)
     assert second.exit_code == 0
-    assert rows_of(crawl, "SELECT DISTINCT source FROM entries ORDER BY 1") == [
-        (url,) for url in urls
-    ]
+    assert {url for (url,) in rows_of(crawl, "SELECT source FROM entries")} == set(urls)
 
 
 def test_a_state_on_a_full_disk_ends_the_run_with_one_line(loopback_web, crawl):
     web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(1000)])))
     result = crawl(web, sources=["http://blog.example/feed"], settings=trouble("FullState"))
     line = critical_line(result)
-    assert "database or disk is full; check the free space" in line
+    assert "disk is full" in line
     assert "http://blog.example/feed" in line
     assert result.stats["finish_reason"] == "state_failed"
     assert rows_of(crawl, "SELECT * FROM sources") == []
@@ -159,7 +165,7 @@ def test_an_export_that_cannot_be_opened_ends_the_run_with_1(loopback_web, crawl
     result = crawl(
         web, sources=["http://blog.example/feed"], settings={"FEEDS": json.dumps(exports)}
     )
-    assert "items.jsonl cannot be written: " in critical_line(result)
+    assert "items.jsonl" in critical_line(result)
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(posts,)]
 
 
@@ -190,14 +196,13 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
     assert len(result.log) < 2 * len(hosts)
     told = result.stderr.partition(r"they say \x1b[2J" + "\n")[2]
     (line,) = told.splitlines()
-    assert "walsh-scrapy: the log on standard error cannot be written: No space left" in line
-    assert "free some space; the run ends, and due sources stay due" in line
+    assert "No space left" in line
     recorded = rows_of(crawl, "SELECT url, outcome FROM sources")
     assert {outcome for _, outcome in recorded} <= {"fetched"}
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]
 
 
-def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_command, tmp_path):
+def test_a_command_reports_a_full_disk_in_one_line(run_command, tmp_path):
     (tmp_path / "sources.txt").write_text("http://blog.example/feed\n")
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file to be made
         ended = run_command(
@@ -205,8 +210,8 @@ def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_comman
             "-s", f"WALSH_STATE_URL=sqlite:///{tmp_path / 'state'}", stdout=full.fileno(),
         )  # fmt: skip
     assert ended.returncode == 1
-    told = "walsh: the output cannot be written: No space left on device\n"
-    assert ended.stderr == told
+    (line,) = ended.stderr.splitlines()
+    assert "No space left" in line
 
 
 # Our own standstill blames nobody and harms no host (decision 29); see `benchmarks.faults`.
@@ -255,11 +260,11 @@ def in_flight(web):
     def is_asked(log):
         return any(hit.path == "/feed" and math.isinf(hit.ended) for hit in log)
 
-    return web.wait_for(is_asked, LONGEST)
+    return web.wait_for(is_asked, HANG_SECONDS)
 
 
 def in_handshake(web):
-    return web.wait_for_connections(bool, LONGEST)
+    return web.wait_for_connections(bool, HANG_SECONDS)
 
 
 @pytest.mark.parametrize(("scheme", "begun"), [("http", in_flight), ("https", in_handshake)])
@@ -275,7 +280,7 @@ def test_a_crawl_that_stood_still_blames_no_host(direct_web, crawl, postgresql_u
     assert begun(web)
     with stopped(running):
         get_late_answer(web)
-    assert running.wait(LONGEST).exit_code == 0
+    assert running.wait(HANG_SECONDS).exit_code == 0
     assert crawl(web, **given).exit_code == 0, "what was deferred is done in the next run"
     assert_polite(hit for hit in web.log if hit.host != CLOCK.host)
     assert rows(postgresql_url, "SELECT outcome, failures FROM sources") == [("fetched", 0)]
@@ -307,15 +312,13 @@ def test_a_visit_whose_commit_was_not_answered_has_ended(direct_web, crawl, post
     runs = [crawl(web, sources=["http://a.example/feed"], settings=settings) for _ in range(2)]
     assert "is lost (" in runs[0].stderr
     assert [run.exit_code for run in runs] == [0, 0]
-    assert "was lost to another worker" not in runs[0].stderr
+    assert log_lines(runs[0], "another worker") == []
     assert len(runs[0].items) == 2
     assert runs[1].items == []
 
 
 @pytest.mark.long
-def test_a_worker_that_lost_its_host_meanwhile_follows_no_redirect_of_it(
-    direct_web, crawl, postgresql_url
-):
+def test_a_worker_that_lost_its_host_follows_no_redirect(direct_web, crawl, postgresql_url):
     target = "http://new.example/page"
     web = direct_web(
         site("old.example", feed=redirect(target, 302)),
@@ -331,10 +334,10 @@ def test_a_worker_that_lost_its_host_meanwhile_follows_no_redirect_of_it(
     def its_robots_was_read(log):
         return any(hit.host == "new.example" and hit.complete for hit in log)
 
-    assert web.wait_for(its_robots_was_read, LONGEST)
+    assert web.wait_for(its_robots_was_read, HANG_SECONDS)
     with stopped(first):  # it waits for the Crawl-delay
         assert crawl(web, **given).exit_code == 0
-    assert first.wait(LONGEST).exit_code == 0
+    assert first.wait(HANG_SECONDS).exit_code == 0
     assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
     assert Counter(hit.url for hit in web.log)[target] == 1
     assert rows(postgresql_url, BLAMES.replace("1.5", "3.5")) == []
@@ -366,7 +369,7 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert sources == set(urls), "what was not reached is still due"
 
 
-def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_web, crawl):
+def test_deleting_the_state_ends_the_run_and_creates_no_other(direct_web, crawl):
     """SQLite would go on writing into the file without a name (decision 29)."""
     hosts = [f"h{number}.example" for number in range(3)]
 
@@ -377,8 +380,9 @@ def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_
 
     web = direct_web(*(site(host, feed=delete) for host in hosts))
     result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
-    told = f"{crawl.folder}/walsh.sqlite3 was deleted or replaced while it was in use"
-    assert told in critical_line(result)
+    line = critical_line(result)
+    assert f"{crawl.folder}/walsh.sqlite3" in line
+    assert "deleted" in line
     assert result.stats["finish_reason"] == "state_failed"
     assert sum(hit.path == "/feed" for hit in result.log) == 1
     assert result.items == [], "no entry is handed out whose record is lost"
@@ -389,11 +393,11 @@ def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
     web = direct_web(site("blog.example"))
     gone = trouble("StateDeletedAtTheEnd")
     result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
-    assert "was deleted or replaced" in critical_line(result)
+    assert "deleted" in critical_line(result)
 
 
 @pytest.mark.parametrize("table", ["choices", "blocklist"])
-def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_web, crawl, table):
+def test_a_state_failure_before_any_request_stops_the_start(loopback_web, crawl, table):
     web = loopback_web(site("blog.example"))
     assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
     web.clear()
@@ -402,9 +406,7 @@ def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_we
     assert f"no such table: {table}" in refusal(result)
 
 
-def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(
-    loopback_web, crawl, tmp_path
-):
+def test_a_state_failure_while_reading_due_sources_ends_the_run(loopback_web, crawl, tmp_path):
     web, file = loopback_web(site("blog.example")), tmp_path / "sources.txt"
     file.write_text("http://blog.example/feed")
     assert crawl(web, sources=file).exit_code == 0
@@ -421,7 +423,7 @@ def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(
         ("feeds", "feed", "application/xml"),  # its page is no feed
     ],
 )
-def test_a_state_that_fails_between_page_and_record_defers_the_source(
+def test_a_state_failure_before_the_record_defers_the_source(
     loopback_web, crawl, spider, kind, content_type
 ):
     def fail(_hit):
@@ -434,7 +436,7 @@ def test_a_state_that_fails_between_page_and_record_defers_the_source(
     assert critical_line(result)
     assert result.stats["finish_reason"] == "state_failed"
     assert result.stats["walsh/sources/deferred"] == 1
-    assert f"{url} is deferred to a later run" in result.stderr
+    assert log_lines(result, url, "deferred")
     assert "spider_exceptions/count" not in result.stats
 
 
@@ -485,9 +487,7 @@ def test_no_url_is_too_long_for_the_record_of_a_source(loopback_web, crawl, post
     settings = {"WALSH_STATE_URL": postgresql_url}
     first = crawl(web, sources=urls, settings=settings)
     assert first.stats["walsh/sources/fetched"] == first.stats["walsh/sources/failed"] == 2
-    assert (
-        "http://more.example/feed failed: more.example answered 301 with a Location" in first.stderr
-    )
+    assert log_lines(first, "http://more.example/feed failed", "301")
     assert crawl(web, sources=urls, settings=settings).log == []
 
 
@@ -532,7 +532,7 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
     with Relay(server.host, server.port) as relay:
 
         def silence(hit):
-            if sum(each.path == "/feed" for each in web.log) == 2:
+            if sum(hit.path == "/feed" for hit in web.log) == 2:
                 wait_for_record(lambda: rows(postgresql_url, "SELECT url FROM sources"))
                 relay.silence()
             return feed(host=hit.host)
@@ -542,7 +542,7 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
         settings = {"WALSH_STATE_URL": url} | waits(is_signalled=is_signalled)
         running = crawl.start(web, sources=URLS, settings=settings)
         result = end_of(running, relay.asked.wait, is_signalled=is_signalled)
-    assert re.search(r"the server is silent for [0-9]+ s;", judge_end(result))
+    assert "server is silent" in judge_end(result)
     assert rows(postgresql_url, "SELECT failures FROM sources") == [(0,)]
     ((entries,),) = rows(postgresql_url, "SELECT count(*) FROM entries")
     assert len(result.items) == entries == 2, "what was handed out is in the state"
@@ -553,7 +553,7 @@ def test_a_lock_that_is_held_for_a_minute_ends_the_run(direct_web, crawl, is_sig
     path = crawl.folder / "walsh.sqlite3"
 
     def take_lock(hit):
-        if sum(each.path == "/feed" for each in web.log) == 2:
+        if sum(hit.path == "/feed" for hit in web.log) == 2:
             wait_for_record(lambda: other.execute("SELECT url FROM sources").fetchall())
             other.execute("BEGIN IMMEDIATE")
         return feed(host=hit.host)
@@ -568,6 +568,6 @@ def test_a_lock_that_is_held_for_a_minute_ends_the_run(direct_web, crawl, is_sig
         result = end_of(running, is_waiting, is_signalled=is_signalled)
         recorded = other.execute("SELECT failures FROM sources").fetchall()
         (entries,) = other.execute("SELECT count(*) FROM entries").fetchone()
-    assert "database is locked; another process holds its lock" in judge_end(result)
+    assert "database is locked" in judge_end(result)
     assert recorded == [(0,)]
     assert len(result.items) == entries == 2

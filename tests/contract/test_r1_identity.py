@@ -3,16 +3,13 @@
 import asyncio
 import datetime as dt
 import json
-from base64 import urlsafe_b64decode
 from collections import namedtuple
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from http_message_signatures import (
     HTTPMessageVerifier,
-    HTTPSignatureKeyResolver,
     InvalidSignature,
     algorithms,
     signatures,
@@ -20,11 +17,13 @@ from http_message_signatures import (
 from scrapy import Request
 from scrapy.settings import Settings
 
+from tests.helpers.keydirectory import DirectoryKeys
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, rows_of, site
 from walsh_scrapy import identity
 from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
 from walsh_scrapy.policy.signing import FIELDS, PrivateKey, directory_body
 from walsh_scrapy.testing import Certificate, verify_signature
+from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 pytestmark = pytest.mark.usefixtures("crawl")
@@ -36,7 +35,7 @@ def test_the_identity_is_the_contracts_to_the_letter():
     assert identity.UA_TOKEN == "Walsh-Research"
 
 
-def test_every_request_has_the_user_agent_whatever_the_command_line_says(direct_web, crawl):
+def test_the_command_line_cannot_change_the_user_agent(direct_web, crawl):
     refresh = {"Set-Cookie": "seen=1; Path=/", "Refresh": "0; url=/feed?refreshed"}
     setting_cookies = feed(headers=refresh)
     web = direct_web(
@@ -110,17 +109,6 @@ SOURCES = [
 SignedRequest = namedtuple("SignedRequest", "method url headers")
 
 
-class Keys(HTTPSignatureKeyResolver):
-    """The keys of a directory, read without our code."""
-
-    def __init__(self, directory):
-        self.keys = json.loads(directory)["keys"]
-
-    def resolve_public_key(self, key_id):
-        (jwk,) = [jwk for jwk in self.keys if jwk["kid"] == key_id]
-        return Ed25519PublicKey.from_public_bytes(urlsafe_b64decode(jwk["x"] + "="))
-
-
 def verify(hit, directory, monkeypatch, now):
     """Verify a request at a moment, by a clock that has no tolerance."""
 
@@ -133,7 +121,7 @@ def verify(hit, directory, monkeypatch, now):
     clock.datetime = At
     monkeypatch.setattr(signatures, "datetime", clock)
     verifier = HTTPMessageVerifier(
-        signature_algorithm=algorithms.ED25519, key_resolver=Keys(directory)
+        signature_algorithm=algorithms.ED25519, key_resolver=DirectoryKeys(directory)
     )
     verifier.max_clock_skew = dt.timedelta(0)
     # It refuses a stray % in a path, which is not signed: scheme and authority are enough.
@@ -145,79 +133,101 @@ def verify(hit, directory, monkeypatch, now):
     return result
 
 
-@pytest.fixture
+def secure(host, **pages):
+    return replace(site(host, **pages), tls=Certificate.GOOD)
+
+
+@pytest.fixture(scope="module")
 def key():
     return PrivateKey.generate()
 
 
-@pytest.fixture
-def signing(key, tmp_path):
-    """The settings of a crawl that signs."""
-    path = tmp_path / "secret-place.pem"
+@pytest.fixture(scope="module")
+def directory(key):
+    return directory_body([key.public])
+
+
+@pytest.fixture(scope="module")
+def key_file(key, tmp_path_factory):
+    path = tmp_path_factory.mktemp("keys") / "secret-place.pem"
     path.write_bytes(key.pem)
     path.chmod(0o600)
-    return {"WALSH_SIGNING_KEY": path, "WALSH_SIGNATURE_AGENT": AGENT}
+    return path
 
 
-def web_of(direct_web):
-    def secure(host, **pages):
-        return replace(site(host, **pages), tls=Certificate.GOOD)
-
-    return direct_web(
-        Site(
-            "operator.example",
-            pages={"/blocklist.json": blocklist("optedout.example")},
-            tls=Certificate.GOOD,
-        ),
+@pytest.fixture(scope="module")
+def signed(shared_crawl, key_file):
+    """A crawl that signs its requests."""
+    operator = {"/blocklist.json": blocklist("optedout.example")}
+    web = DirectWeb(
+        Site("operator.example", pages=operator, tls=Certificate.GOOD),
         secure("blog.example"),
-        secure(
-            "busy.example",
-            feed=[Reply(status=503), Reply(status=503), feed()],
-        ),
+        secure("busy.example", feed=[Reply(status=503), Reply(status=503), feed()]),
         secure("old.example", feed=redirect("https://new.example/feed")),
         secure("new.example"),
         secure("leaving.example", feed=redirect("http://plain.example/other")),
         site("plain.example", other=feed()),
     )
+    settings = {"WALSH_BLOCKLIST_URL": SECURE_LIST_URL, "WALSH_BACKOFF_BASE": 0.1}
+    settings |= {"WALSH_SIGNING_KEY": key_file, "WALSH_SIGNATURE_AGENT": AGENT}
+    return shared_crawl(web, sources=SOURCES, settings=settings)
 
 
-def test_each_request_over_https_is_signed_and_none_over_http(
-    direct_web, crawl, signing, key, monkeypatch
-):
-    web = web_of(direct_web)
-    settings = {"WALSH_BLOCKLIST_URL": SECURE_LIST_URL, "WALSH_BACKOFF_BASE": 0.1} | signing
-    result = crawl(web, sources=SOURCES, settings=settings)
-    assert result.exit_code == 0, result.stderr
-    judge(result, robots_exempt=[SECURE_LIST_URL])
-    directory = directory_body([key.public])
-    https = [hit for hit in result.log if hit.scheme == "https"]
+@pytest.fixture
+def https(signed):
+    return [hit for hit in signed.log if hit.scheme == "https"]
+
+
+def test_a_crawl_that_signs_is_polite(signed):
+    assert signed.exit_code == 0, signed.stderr
+    judge(signed, robots_exempt=[SECURE_LIST_URL])
+
+
+def test_each_request_over_https_is_signed(https, directory, key, monkeypatch):
     # The blocklist, robots.txt of six hosts, the feeds, two retries and a hop.
     assert len(https) == 1 + 6 + 4 + 2 + 1, [hit.url for hit in https]
     assert {"/robots.txt", "/blocklist.json", "/feed"} == {hit.path for hit in https}
-    results = [verify(hit, directory, monkeypatch, hit.wall) for hit in https]
-    assert len({result.nonce for result in results}) == len(https), "each has its own nonce"
-    assert {verify_signature(hit, directory) for hit in https} == {key.public.thumbprint}
     for hit in https:
+        verify(hit, directory, monkeypatch, hit.wall)
         assert [len(hit.header_values(name)) for name in FIELDS] == [1, 1, 1]
-    for late in (-3, 50):
+    assert {verify_signature(hit, directory) for hit in https} == {key.public.thumbprint}
+
+
+def test_each_signature_has_its_own_nonce(https, directory, monkeypatch):
+    results = [verify(hit, directory, monkeypatch, hit.wall) for hit in https]
+    assert len({result.nonce for result in results}) == len(https)
+
+
+@pytest.mark.parametrize("late", [-3, 50])
+def test_a_signature_counts_for_a_minute(https, directory, monkeypatch, late):
+    verify(https[0], directory, monkeypatch, https[0].wall + late)
+
+
+@pytest.mark.parametrize("late", [-9, 61])
+def test_a_signature_counts_neither_sooner_nor_later(https, directory, monkeypatch, late):
+    with pytest.raises(InvalidSignature, match=r"in the (past|future)"):
         verify(https[0], directory, monkeypatch, https[0].wall + late)
-    for late in (-9, 61):
-        with pytest.raises(InvalidSignature, match=r"in the (past|future)"):
-            verify(https[0], directory, monkeypatch, https[0].wall + late)
-    plain = [hit for hit in result.log if hit.scheme == "http"]
+
+
+def test_no_request_over_http_is_signed(signed):
+    plain = [hit for hit in signed.log if hit.scheme == "http"]
     assert {hit.path for hit in plain} == {"/robots.txt", "/feed", "/other"}
     assert not any(hit.header(name) for hit in plain for name in FIELDS)
 
-    # Neither the log nor the state has a signature; the run's record names the key.
-    state = result.folder.parent / "walsh.sqlite3"
-    kept = b"".join(file.read_bytes() for file in state.parent.glob("walsh.sqlite3*"))
-    written = kept + result.stderr.encode() + result.stdout.encode()
-    for hit in result.log[:3]:
+
+def test_neither_log_nor_state_has_a_signature_or_the_key(signed, key, key_file):
+    files = signed.folder.parent.glob("walsh.sqlite3*")
+    kept = b"".join(file.read_bytes() for file in files)
+    written = kept + signed.stderr.encode() + signed.stdout.encode()
+    for hit in signed.log[:3]:
         fields = dict(hit.headers)
         for value in (fields["Signature"][6:-2], fields["Signature-Input"].split('"')[-4]):
             assert len(value) > 40
             assert value.encode() not in written
-    assert str(signing["WALSH_SIGNING_KEY"]).encode() not in kept
+    assert str(key_file).encode() not in kept
     assert key.pem.splitlines()[1] not in written
-    ((settings,),) = rows_of(result, "SELECT settings FROM runs")
+
+
+def test_the_record_of_a_run_names_its_key(signed, key):
+    ((settings,),) = rows_of(signed, "SELECT settings FROM runs")
     assert json.loads(settings)["signing_key"] == key.public.thumbprint

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, paths, site
+from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, log_lines, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
@@ -79,9 +79,7 @@ def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreacha
     judge(result)
 
 
-def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
-    direct_web, crawl, again
-):
+def test_robots_txt_is_cached_per_port_and_used_on_errors(direct_web, crawl, again):
     web = direct_web(
         site("blog.example", [BLOCKED_HERE, ""]), Site("blog.example:8080", "", {"/feed": feed()})
     )
@@ -95,7 +93,7 @@ def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
     judge(web)
 
 
-def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web, crawl):
+def test_visit_time_delays_a_host_and_comments_are_logged(direct_web, crawl):
     def hours(first, last):
         now = datetime.now(UTC)
         window = "-".join(f"{now + timedelta(hours=hour):%H%M}" for hour in (first, last))
@@ -111,12 +109,11 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web
     judge(result)
     assert paths(result.log, "closed.example") == ["closed.example/robots.txt"]
     assert "open.example/feed" in paths(result.log)
-    assert "closed.example is on hold for 1 h" in result.stderr
-    assert "deferred          1" in result.stderr
-    assert "http://closed.example:80/robots.txt has the comment: we sleep at times" in result.stderr
-    said = "a · a · a · a · a · … and 7,995 more"
-    assert f"http://a.example:80/robots.txt has the comment: {said}" in result.stderr
-    assert result.stderr.count("'Crawl-delay: soon' is not understood and ignored") == 5
+    assert log_lines(result, "closed.example", "on hold", "1 h")
+    assert result.stats["walsh/sources/deferred"] == 1
+    assert log_lines(result, "http://closed.example:80/robots.txt", "we sleep at times")
+    assert log_lines(result, "http://a.example:80/robots.txt", "a · a · a · a · a · …", "7,995")
+    assert len(log_lines(result, "'Crawl-delay: soon'")) == 5
     again = crawl(web, sources=["http://closed.example/feed"])
     assert again.log == []
 
@@ -178,7 +175,7 @@ def test_what_a_copy_is_good_for(simulated):
         settings={"WALSH_BLOCKLIST_URL": LIST_URL},
         starts=[5 * number * DAY + (number % 2) * 9000.0 for number in range(19)],
     )
-    season = [hit for each in runs for hit in each.log]
+    season = [hit for run in runs for hit in run.log]
     assert_polite(season, blocked=["optedout.example"], robots_exempt=[LIST_URL])
     # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer; its
     # sources are visited in turn, each by a copy that nothing has followed.

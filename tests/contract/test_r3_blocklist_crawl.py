@@ -1,14 +1,17 @@
-"""R3 on the wire: the operator's blocklist first, before robots.txt, and never forgotten."""
+"""R3 in crawls: the operator's blocklist first, before robots.txt, and never forgotten."""
 
 import os
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, judge, paths, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, log_lines, paths, rows_of, site
 from walsh_scrapy.crawl.blocklist import MAX_INLINE_BYTES
 from walsh_scrapy.state import State
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 SCHEMA_URL = "http://operator.example/schema.json"
@@ -22,24 +25,17 @@ FORGED = r"by\u0000mail\u001b[2J\u202e\n2026 all is well"
 
 @pytest.fixture
 def listing(direct_web):
-    """Return a function from the answers for the list to a web that also has both sources."""
+    """Return a function that serves the blocklist, both sources, and other sites."""
 
-    def web(document, *sites, schema=None):
-        pages = {"/blocklist.json": document} | ({"/schema.json": schema} if schema else {})
-        operator = Site("operator.example", pages=pages)
+    def web(document, *sites):
+        operator = Site("operator.example", pages={"/blocklist.json": document})
         return direct_web(operator, site("blog.example"), site("optedout.example"), *sites)
 
     return web
 
 
-def make_stale(crawl, seconds=86_400):
-    rows_of(crawl, "UPDATE blocklist SET requested_at = requested_at - ?", [seconds])
-
-
 @pytest.mark.parametrize("is_signalled", [True, False])
-def test_the_host_of_a_killed_crawl_is_free_in_the_end_and_a_signal_ends_the_wait(
-    listing, crawl, is_signalled
-):
+def test_a_signal_ends_the_wait_for_the_host_of_a_killed_crawl(listing, crawl, is_signalled):
     State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}").close()
     until = time.time() + (60.0 if is_signalled else 2.0)
     owned = "INSERT INTO hosts (host, in_flight_until, owner) VALUES (?, ?, 'killed')"
@@ -60,26 +56,47 @@ def test_the_host_of_a_killed_crawl_is_free_in_the_end_and_a_signal_ends_the_wai
     assert time.time() < until or not is_signalled
 
 
-def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listing, crawl, again):
+# How long a list is kept, and what replaces it: crawls in simulated time.
+
+HOUR = 3600.0
+#: Seconds after which these lists ask to be fetched again.
+REFRESH = 6 * HOUR
+
+
+@pytest.fixture
+def simulated_listing(simulated):
+    """Return a function that crawls both sources of a web with these answers for the list."""
+
+    def run(document, *sites, starts, sources=SOURCES, schema=None, pages=None, **settings):
+        served = {"/blocklist.json": document} | (pages or {})
+        served |= {"/schema.json": schema} if schema else {}
+        return simulated(
+            Site("operator.example", pages=served),
+            site("blog.example"),
+            site("optedout.example"),
+            *sites,
+            starts=starts,
+            sources=sources,
+            settings=WITH_LIST | settings,
+            arguments={"force": "1"},
+        )
+
+    return run
+
+
+def test_the_list_is_fetched_daily_although_its_host_is_on_hold(simulated_listing):
     """Otherwise one answer could suspend all opt-outs (R3). Other requests wait in full (R5)."""
     busy = Reply(status=429, headers={"Retry-After": "10000000000"})
-    lists = [blocklist(), redirect("http://mirror.example/list.json")]
     pages = {"/list.json": blocklist("optedout.example"), "/feed": busy}
-    web = listing(lists, Site("mirror.example", pages=pages))
-    web.add(Site("operator.example", pages={"/blocklist.json": lists, "/feed": busy}))
-    sources = [*SOURCES, "http://operator.example/feed", "http://mirror.example/feed"]
-    crawl(web, sources=sources, settings=WITH_LIST)
-    make_stale(crawl)
-    too_soon = again(web, sources=sources, settings=WITH_LIST)
-    assert paths(too_soon.log, "operator.example") == []
-    assert "the blocklist could not be fetched: operator.example must not be" in too_soon.stderr
-    rows_of(
-        crawl,
-        "UPDATE hosts SET hold_since = hold_since - 86400,"
-        " request_ended_at = request_ended_at - 86400",
+    _, too_soon, late = simulated_listing(
+        [blocklist(), redirect("http://mirror.example/list.json")],
+        Site("mirror.example", pages=pages),
+        pages={"/feed": busy},
+        sources=[*SOURCES, "http://operator.example/feed", "http://mirror.example/feed"],
+        starts=[0.0, REFRESH + HOUR, DAY + HOUR],
     )
-    rows_of(crawl, "UPDATE robots SET requested_at = requested_at - 86400")
-    late = again(web, sources=sources, settings=WITH_LIST)
+    assert paths(too_soon.log, "operator.example") == []
+    assert log_lines(too_soon, "could not be fetched", "operator.example")
     assert paths(late.log)[:4] == [
         "operator.example/robots.txt",
         "operator.example/blocklist.json",
@@ -100,72 +117,84 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listin
     ],
     ids=["500", "no answer", "long, and no JSON", "a listed host"],
 )
-def test_whatever_goes_wrong_the_last_list_stays_in_force(listing, crawl, again, answer):
-    web = listing([blocklist("optedout.example"), answer])
-    crawl(web, sources=SOURCES, settings=WITH_LIST)
-    make_stale(crawl)
-    second = again(web, sources=SOURCES, settings=WITH_LIST)
+def test_whatever_goes_wrong_the_last_list_is_still_used(simulated_listing, answer):
+    first, second = simulated_listing([blocklist("optedout.example"), answer], starts=[0.0, DAY])
     assert "operator.example/blocklist.json" in paths(second.log)
-    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    assert_polite(first.log + second.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
     assert "blog.example/feed" in paths(second.log)
-    assert "the last good one is still used" in second.stderr
+    assert "last good" in second.stderr
 
 
-def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(listing, crawl, again):
-    document = blocklist("optedout.example")
-    web = listing(Reply(document.body, content_type="application/json", etag='W/"list,1"'))
-    crawl(web, sources=SOURCES, settings=WITH_LIST)
-    ((adopted,),) = rows_of(crawl, "SELECT adopted FROM blocklist")
-    assert adopted == '[21600.0, ""]\noptedout.example\t2026-05-23\temail'
-    # What an earlier release adopted, which was less strict, is not judged again.
-    rows_of(crawl, "UPDATE copies SET body = ? WHERE kind = 'blocklist'", [b"v0"])
-    fresh = again(web, sources=SOURCES, settings=WITH_LIST)
+TAGGED = replace(blocklist("optedout.example"), etag='W/"list,1"')
+
+
+def test_the_list_is_revalidated_with_its_etag_after_its_refresh(simulated_listing):
+    starts = [0.0, HOUR, REFRESH + HOUR, REFRESH + 2 * HOUR]
+    runs = simulated_listing(TAGGED, starts=starts)
+    requested = [hit for run in runs for hit in run.log if hit.url == LIST_URL]
+    assert [hit.status for hit in requested] == [200, 304]
+    assert requested[1].header("If-None-Match") == 'W/"list,1"'
+    assert [paths(runs[number].log) for number in (1, 3)] == [["blog.example/feed"]] * 2
+    log = [hit for run in runs for hit in run.log]
+    assert_polite(log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+
+
+def test_a_list_that_was_adopted_is_not_judged_again(simulated_listing, tmp_path):
+    """An earlier release, which was less strict, may have adopted it."""
+    simulated_listing(TAGGED, starts=[0.0])
+    folder = tmp_path / "simulation"
+    assert rows_of(folder, "SELECT adopted FROM blocklist") == [
+        ('[21600.0, ""]\noptedout.example\t2026-05-23\temail',)
+    ]
+    rows_of(folder, "UPDATE copies SET body = ? WHERE kind = 'blocklist'", [b"v0"])
+    fresh, unchanged = simulated_listing(TAGGED, starts=[HOUR, REFRESH + HOUR])
     assert paths(fresh.log) == ["blog.example/feed"]
-    make_stale(crawl)
-    stale = again(web, sources=SOURCES, settings=WITH_LIST)
-    asked = next(hit for hit in stale.log if hit.host == "operator.example")
-    assert (asked.header("If-None-Match"), asked.status) == ('W/"list,1"', 304)
-    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
-    assert paths(again(web, sources=SOURCES, settings=WITH_LIST).log) == ["blog.example/feed"]
-    make_stale(crawl, seconds=-365 * 86_400)  # by a clock that was a year ahead of us
-    ahead = again(web, sources=SOURCES, settings=WITH_LIST)
-    assert "operator.example/blocklist.json" in paths(ahead.log)
+    assert "blog.example/feed" in paths(unchanged.log)
+    assert paths(unchanged.log, "optedout.example") == []
 
 
-def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(listing, crawl, again):
+def test_a_list_of_a_clock_that_was_ahead_is_requested(simulated_listing, tmp_path):
+    simulated_listing(TAGGED, starts=[0.0])
+    ahead = "UPDATE blocklist SET requested_at = requested_at + ?"
+    rows_of(tmp_path / "simulation", ahead, [365 * DAY])
+    (second,) = simulated_listing(TAGGED, starts=[HOUR])
+    assert "operator.example/blocklist.json" in paths(second.log)
+
+
+def test_a_wrong_refresh_is_replaced_and_an_etag_keeps_its_url(simulated_listing):
     slip = blocklist("optedout.example", refresh="P1M").body.replace("email", FORGED)
     moved = Reply("\ufeff" + slip, content_type="application/json", etag='"moved"')
-    web = listing(
+    first, second = simulated_listing(
         redirect("http://elsewhere.example/list.json", 302),
         Site("elsewhere.example", "", {"/list.json": moved}),
+        starts=[0.0, REFRESH + HOUR],
     )
-    first = crawl(web, sources=SOURCES, settings=WITH_LIST)
-    assert "$.refresh is 'P1M', not a duration; PT6H is used" in first.stderr
-    assert ": by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well" in first.stderr
-    make_stale(crawl)
-    second = again(web, sources=SOURCES, settings=WITH_LIST)
+    assert log_lines(first, "'P1M'", "PT6H")
+    assert "by\ufffdmail\\x1b[2J\\u202e\\n2026" in first.stderr
     asked = [hit for hit in second.log if hit.path.endswith("list.json")]
     assert [hit.header("If-None-Match") for hit in asked] == [None, None]
-    judge(web, blocked=["optedout.example"], robots_exempt=[LIST_URL])
+    assert_polite(first.log + second.log, blocked=["optedout.example"], robots_exempt=[LIST_URL])
 
 
-def test_the_published_schema_is_consulted_and_a_broken_one_is_not(listing, crawl):
+def test_the_published_schema_is_used_unless_it_is_broken(simulated_listing):
     strict = '{"$schema": "https://json-schema.org/draft/2020-12/schema", "required": ["signed"]}'
-    schemas = [Reply(strict), Reply('{"type": 7}' + " " * 300_000)]
-    web = listing(blocklist("optedout.example"), schema=schemas)
-    with_schema = WITH_LIST | {"WALSH_BLOCKLIST_SCHEMA_URL": SCHEMA_URL}
-    refused = crawl(web, sources=SOURCES, settings=with_schema)
+    refused, adopted = simulated_listing(
+        blocklist("optedout.example"),
+        schema=[Reply(strict), Reply('{"type": 7}' + " " * 300_000)],
+        starts=[0.0, HOUR],
+        WALSH_BLOCKLIST_SCHEMA_URL=SCHEMA_URL,
+    )
     assert "operator.example/schema.json" in paths(refused.log)
     assert "optedout.example/feed" in paths(refused.log), "what fails validation is not adopted"
-    adopted = crawl(web, sources=SOURCES, settings=with_schema, arguments={"force": "1"})
     assert "optedout.example/feed" not in paths(adopted.log)
-    assert f"{SCHEMA_URL} is ignored: it has 300011 bytes" in adopted.stderr
+    assert log_lines(adopted, SCHEMA_URL, "300011")
+
+
+# The operator's own list, on sockets: no name of a listed host is looked up.
 
 
 @pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])
-def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
-    listing, crawl, on_state, identity, tmp_path
-):
+def test_a_local_list_only_adds_to_the_published_one(listing, crawl, on_state, identity, tmp_path):
     is_ours = identity == "ours"
     own = tmp_path / "own.txt"
     own.write_text("# ours\nshop.example  # mail of 3 May\noperator.example\n")
@@ -184,14 +213,14 @@ def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
     assert {hit.host for hit in result.log if "shop" in hit.host} == set()
     assert ("optedout.example/feed" in asked) is not is_ours
     assert {"blog.example/feed", "shy.example/feed"} <= set(asked)
-    assert not [each for each in web.lookups if "shop.example" in each.name]
+    assert not [lookup for lookup in web.lookups if "shop.example" in lookup.name]
     assert (f" WARNING WALSH_BLOCKLIST_URL = {LIST_URL}: " in result.stderr) is is_ours
     listed = ["operator.example/robots.txt", "operator.example/blocklist.json"]
     assert paths(result.log, "operator.example") == (listed if is_ours else [])
-    assert f"{own} blocks 2 domains in addition to the published list" in result.stderr
-    why = f"shop.example is in line 2 of {own}: mail of 3 May"
-    for host, led in (("www.shop", ""), ("old", "it redirects to http://shop.example/feed: ")):
-        said = f"http://{host}.example/feed is denied by blocklist: {led}{why}"
-        assert result.stderr.count(said) == 1
+    assert log_lines(result, str(own), "2 domains")
+    reason = f"line 2 of {own}: mail of 3 May"
+    for host in ("www.shop", "old"):
+        assert len(log_lines(result, f"http://{host}.example/feed is denied", reason)) == 1
     answer = on_state("mayfetch", "--offline", "http://shop.example/", settings=settings)
-    assert (answer.returncode, f"  blocklist  {why}\n" in answer.stdout) == (1, True)
+    assert answer.returncode == 1
+    assert reason in answer.stdout

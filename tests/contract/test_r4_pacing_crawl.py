@@ -3,7 +3,6 @@
 import math
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
@@ -13,7 +12,7 @@ from threading import Event
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.helpers import LONGEST, execute
+from tests.helpers import HANG_SECONDS
 from tests.helpers.problems import ShortBeats
 from tests.helpers.sites import (
     LIST_URL,
@@ -78,9 +77,7 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
 # R4 by registrable domain: everything is the domain's (decision 5).
 
 
-def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
-    direct_web, crawl, tmp_path
-):
+def test_paced_by_domain_two_crawls_keep_the_delay_of_a_domain(direct_web, crawl, tmp_path):
     """Two crawls on one state: only the state can prevent that both ask at the same time."""
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -93,7 +90,7 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     }
     shares = [[f"http://{a}/feed", f"http://{c}/feed"], [f"http://{b}/feed"]]
     running = [crawl.start(web, sources=share, **options) for share in shares]
-    results = [each.wait() for each in running]
+    results = [process.wait() for process in running]
 
     def domain_of(host):
         """Right for these hosts; the judge has no list of suffixes."""
@@ -149,7 +146,7 @@ def breaches(crawl):
     return [finding for row in attestation.rows for finding in row["findings"]]
 
 
-def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_web, crawl):
+def test_three_crawls_on_one_state_share_hosts_and_keep_delays(direct_web, crawl):
     """Each crawl has its own feeds on all hosts, and all share one feed on every host."""
 
     def own(_hit):
@@ -164,7 +161,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
         site("busy.example", feed=busy, two=feed(), three=feed()),
         site("slow.example", "User-agent: *\nCrawl-delay: 2\n", one=feed()),
     )
-    urls = {f"http://{each.host}{path}" for each in web.sites for path in each.pages}
+    urls = {f"http://{served.host}{path}" for served in web.sites for path in served.pages}
     shared = {url for url in urls if url.endswith("/feed")}
     running = [
         crawl.start(
@@ -174,7 +171,7 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
         )
         for name in CRAWLS
     ]
-    results = [each.wait() for each in running]
+    results = [process.wait() for process in running]
 
     assert [result.exit_code for result in results] == [0, 0, 0]
     assert all("not reached" not in result.stderr for result in results)
@@ -182,14 +179,12 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
     assert web.most_open_connections <= len(CRAWLS), "one of each process"
     assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"
     assert paths(hit for hit in web.log if hit.status == 429) == ["busy.example/feed"]
-    assert in_state(crawl, "SELECT max(started_at) < min(ended_at) FROM runs"), (
-        "all at the same time"
-    )
+    assert in_state(crawl, "SELECT max(started_at) < min(ended_at) FROM runs"), "they overlap"
     assert breaches(crawl) == []
 
 
 @pytest.mark.long
-def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web, crawl):
+def test_the_host_of_a_killed_crawl_waits_for_its_request(direct_web, crawl):
     """It is killed during a request; others on its hosts know only how long that may last."""
     hosts = ("left.example", "other.example")
     pages = {"two": feed(), "three": feed()}
@@ -217,7 +212,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web
     assert cut.path == "/one"
     assert after.wall >= until
     assert cut.wall <= until <= cut.wall + TIMEOUT + MARGIN
-    assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + LONGEST
+    assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + HANG_SECONDS
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
     assert breaches(crawl) == [], "a run that was killed is no breach"
     unknown = rows_of(crawl, "SELECT url, run FROM requests WHERE duration IS NULL")
@@ -225,7 +220,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web
     assert len({run for _, run in unknown}) == 1, "an end is written with the next transaction"
 
 
-def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
+def test_crawl_delay_counts_from_the_request_of_a_killed_crawl(direct_web, crawl):
     """The end of its request is not known, so a Crawl-delay counts from its latest possible end."""
     crawl_delay = 6.0
     web = direct_web(
@@ -264,9 +259,9 @@ def test_crawls_that_start_together_request_the_blocklist_once(direct_web, crawl
     }
     sources = [f"http://{host}/feed" for host in hosts]
     running = [crawl.start(web, sources=sources, settings=settings, **ORDINARY) for _ in "ab"]
-    results = [each.wait(LONGEST) for each in running]
-    assert [each.exit_code for each in results] == [0, 0]
-    assert sum(len(each.items) for each in results) == 2 * len(hosts)
+    results = [process.wait(HANG_SECONDS) for process in running]
+    assert [result.exit_code for result in results] == [0, 0]
+    assert sum(len(result.items) for result in results) == 2 * len(hosts)
     assert_polite(web.log, serial=False)
     pages = {
         "mirror.example": ("list.json", "robots.txt"),
@@ -331,16 +326,6 @@ run("cd")
 """
 
 
-def run(web, folder):
-    path = os.pathsep.join((web.environment["PYTHONPATH"], os.environ["PYTHONPATH"]))
-    environment = os.environ | web.environment | {"PYTHONPATH": path}
-    state = f"sqlite:///{folder / 'state.sqlite3'}"
-    done = execute(sys.executable, "-c", SCRIPT, state, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()
-
-
 WRONG = """
 import asyncio, sys
 from scrapy import Spider
@@ -373,10 +358,12 @@ asyncio.get_event_loop().run_until_complete(both())
         ({"WALSH_STATE_URL": "sqlite:////proc/none/x"}, "StateError "),
     ],
 )
-def test_an_application_catches_what_is_wrong_with_its_settings(installed, settings, told):
+def test_an_application_catches_what_is_wrong_with_its_settings(
+    run_python, installed, settings, told
+):
     given = {"WALSH_USER_AGENT": "Bot/1 (+https://bot.example/)", "WALSH_UA_TOKEN": "Bot"}
     given |= {"WALSH_BLOCKLIST_URL": "", "WALSH_SCOPE": "any"} | settings
-    done = execute(sys.executable, "-c", WRONG, repr(given))
+    done = run_python("-c", WRONG, repr(given))
     assert [line.startswith(told) for line in done.stdout.splitlines()] == [True, True], done
     assert done.returncode == 0
 
@@ -390,10 +377,18 @@ def pages():
 
 
 @pytest.mark.long
-def test_a_crawl_beside_another_in_a_loop_of_its_own_is_refused(direct_web, tmp_path, installed):
+def test_a_crawl_beside_another_in_a_loop_of_its_own_is_refused(
+    direct_web, tmp_path, run_python, installed
+):
     """The crawls that come after it are not."""
     web = direct_web(*pages())
-    log = run(web, tmp_path)
+    path = os.pathsep.join((web.environment["PYTHONPATH"], os.environ["PYTHONPATH"]))
+    environment = web.environment | {"PYTHONPATH": path}
+    state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    done = run_python("-c", SCRIPT, state, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    log = done.stderr.splitlines()
     (refused,) = [line for line in log if line.startswith("CRITICAL")]
     assert "another event loop" in refused
     assert len(read(log)) == 6
@@ -412,9 +407,7 @@ CHAIN = int(3 * ShortBeats.seconds)
 
 
 @pytest.mark.long
-def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
-    direct_web, crawl, postgresql_url
-):
+def test_workers_share_sources_and_finish_those_of_a_killed_one(direct_web, crawl, postgresql_url):
     is_killed = Event()
 
     def page(_hit):
@@ -437,7 +430,7 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
 
     pages = {f"{number}": feed(delay=0.05) for number in range(CHAIN)}
     web = direct_web(site(LARGE, **pages), *(site(host, ROBOTS, feed=page) for host in SMALL))
-    sources = sorted(f"http://{each.host}{path}" for each in web.sites for path in each.pages)
+    sources = sorted(f"http://{served.host}{path}" for served in web.sites for path in served.pages)
     settings = {"DOWNLOAD_TIMEOUT": 5, **trouble("ShortBeats"), "WALSH_STATE_URL": postgresql_url}
 
     def start():
@@ -446,10 +439,10 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     first, *others = [start() for _ in range(WORKERS)]
     dead = first.kill_when(all_are_at_work)
     is_killed.set()
-    results = [each.wait(LONGEST) for each in others]
+    results = [process.wait(HANG_SECONDS) for process in others]
 
     assert dead.exit_code < 0
-    assert [each.exit_code for each in results] == [0, 0]
+    assert [result.exit_code for result in results] == [0, 0]
     assert_polite(web.log, serial=False)
     assert web.most_open_connections <= WORKERS
     asked = Counter(hit.url for hit in web.log)
@@ -459,7 +452,9 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     targets = [url for url in again if not url.endswith("/robots.txt")]
     assert len(targets) <= 1, "only the request in flight is made again"
     assert not again or max(again.values()) == 2
-    assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
+    assert min(result.stats["walsh/sources/fetched"] for result in results) > 0, (
+        "each has its share"
+    )
 
 
 def test_a_new_host_is_requested_at_once(simulated):

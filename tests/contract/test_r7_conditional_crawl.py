@@ -1,4 +1,4 @@
-"""R7 on the wire: validators byte for byte, 304, and every entry once (decisions 17 and 19)."""
+"""R7 in crawls: validators byte for byte, 304, and every entry once (decisions 17 and 19)."""
 
 import gzip
 import json
@@ -10,8 +10,9 @@ from random import Random, random
 
 import pytest
 
-from tests.helpers.sites import feed, judge, rows_of, site, trouble
+from tests.helpers.sites import feed, judge, log_lines, rows_of, site, trouble
 from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 MODIFIED = "Thu, 01 Jan 2026 12:00:00 GMT"
@@ -57,21 +58,14 @@ def test_validators_are_echoed_exactly_and_304_is_no_new_data(direct_web, crawl,
     judge(first, conditional=True)
 
 
-def test_they_belong_to_one_url_and_do_not_travel(direct_web, crawl, again):
-    web = direct_web(
-        site(
-            "old.example",
-            feed=[
-                feed(etag='"old"'),
-                redirect("http://new.example/feed", 302),
-                redirect("http://new.example/feed", 302),
-            ],
-        ),
+def test_validators_belong_to_one_url_and_do_not_travel(simulated):
+    moved = redirect("http://new.example/feed", 302)
+    _, second, third = simulated(
+        site("old.example", feed=[feed(etag='"old"'), moved, moved]),
         site("new.example", feed=feed(etag='"new"')),
+        sources=["http://old.example/feed"],
+        starts=[0.0, DAY + 60.0, 2 * DAY + 120.0],
     )
-    sources = ["http://old.example/feed"]
-    crawl(web, sources=sources)
-    second, third = again(web, sources=sources), again(web, sources=sources)
     assert [(hit.host, sent(hit)[0]) for hit in feeds(second)] == [
         ("old.example", '"old"'),
         ("new.example", None),
@@ -82,15 +76,15 @@ def test_they_belong_to_one_url_and_do_not_travel(direct_web, crawl, again):
     ]
 
 
-def test_an_unrequested_304_and_empty_validators_are_ignored(direct_web, crawl, again):
-    web = direct_web(
+def test_an_unrequested_304_and_empty_validators_are_ignored(simulated):
+    first, second = simulated(
         site("odd.example", feed=Reply(status=304)),
         site("empty.example", feed=feed(headers={"ETag": "", "Last-Modified": ""})),
+        sources=["http://odd.example/feed", "http://empty.example/feed"],
+        starts=[0.0, 2 * DAY],
+        arguments={"force": "1"},
     )
-    sources = ["http://odd.example/feed", "http://empty.example/feed"]
-    first = crawl(web, sources=sources)
     assert first.stats["walsh/sources/failed"] == 1
-    second = again(web, sources=sources)
     assert {sent(hit) for hit in feeds(second)} == {(None, None)}
 
 
@@ -128,7 +122,7 @@ def test_validators_of_markdown_that_was_cut_off_are_not_kept(direct_web, again)
     assert 0 < len(first.items) < COUNT
     assert len(first.items) + len(second.items) == COUNT
     for name in pages:
-        assert f"http://{name}.example/feed was cut off: only a part of it came" in first.stderr
+        assert log_lines(first, f"http://{name}.example/feed", "cut off")
     assert "cut off" not in second.stderr
 
 
@@ -175,12 +169,13 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(direct_web, crawl):
     [(bytes, {"Content-Encoding": "gzip"}), (gzip.compress, {})],
     ids=["announced and plain", "gzip and not announced"],
 )
-def test_the_first_bytes_decide_whether_a_document_is_packed(direct_web, crawl, pack, headers):
+def test_the_first_bytes_decide_whether_a_document_is_packed(simulated, pack, headers):
     page = feed()
     reply = replace(page, body=pack(page.content()), headers=headers)
     rules = Reply(pack(b"User-agent: *\nDisallow: /private\n"), headers=headers)
-    web = direct_web(Site("a.example", rules, {"/feed": reply, "/private": reply}))
-    sources = [f"http://a.example/{path}" for path in ("feed", "private")]
-    result = crawl(web, sources=sources)
+    (result,) = simulated(
+        Site("a.example", rules, {"/feed": reply, "/private": reply}),
+        sources=[f"http://a.example/{path}" for path in ("feed", "private")],
+    )
     assert result.stats["walsh/sources/fetched"] == 1
     assert result.stats["walsh/sources/denied/robots"] == 1

@@ -1,10 +1,13 @@
-"""R9 on the wire: markdown by content negotiation, else llms.txt, and never scraped HTML."""
+"""R9 in crawls: markdown by content negotiation, else llms.txt, and never scraped HTML."""
+
+from collections import Counter
+from itertools import count
 
 import pytest
 
-from tests.helpers.sites import rows_of
+from tests.helpers.sites import log_lines, rows_of
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply, Site, redirect
+from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site, redirect
 
 PAGE = (
     "# Docs\n\n## Guide\n\n- [Start](/start.md): how to begin\n- [More](https://other.example/)\n"
@@ -35,20 +38,25 @@ def announcing(*targets, **more):
     return html(headers={"Link": ", ".join(links)}, **more)
 
 
-@pytest.fixture
-def llms(loopback_web, crawl):
-    """Crawl the page /docs of each host, with these pages and robots.txt, once or more often."""
+AGAIN = {"force": "1"}
+TEN_MINUTES = 600.0
 
-    def run(hosts, *, robots={}, runs=1, arguments={"force": "1"}, settings=None):  # noqa: B006
-        web = loopback_web(
-            *(Site(host, robots.get(host, ""), pages) for host, pages in hosts.items())
+
+@pytest.fixture
+def llms(simulated):
+    """Crawl the page /docs of each host twice, with these pages and robots.txt."""
+
+    def run(hosts, *, robots="", **options):
+        results = simulated(
+            *(Site(host, robots, pages) for host, pages in hosts.items()),
+            spider="llms",
+            sources=[{"url": f"http://{host}/docs", "kind": "llms"} for host in hosts],
+            starts=[0.0, TEN_MINUTES],
+            **options,
         )
-        sources = [{"url": f"http://{host}/docs", "kind": "llms"} for host in hosts]
-        options = {"sources": sources, "arguments": arguments, "settings": settings or {}}
-        results = [crawl(web, "llms", **options) for _ in range(runs)]
-        denied = [f"http://{host}/denied.md" for host in robots]
-        assert_polite(web.log, denied=denied)
-        return results[0] if runs == 1 else results
+        log = [hit for result in results for hit in result.log]
+        assert_polite(log, denied=[f"http://{host}/denied.md" for host in hosts if robots])
+        return results
 
     return run
 
@@ -131,26 +139,53 @@ ROBOTS = {
 }
 
 
-def test_a_page_is_read_as_markdown_else_what_it_announces_else_the_llms_txt(llms):
-    pages = {host: {"/llms.txt": text()} | given for host, (given, *_) in CASES.items()}
-    result = llms(pages, robots=ROBOTS, settings={"RETRY_ENABLED": False})
+@pytest.fixture(scope="module")
+def result(shared_crawl):
+    """A crawl of the pages of all cases, on sockets."""
+    sites = (
+        Site(host, ROBOTS.get(host, ""), {"/llms.txt": text()} | pages)
+        for host, (pages, *_) in CASES.items()
+    )
+    return shared_crawl(
+        LoopbackWeb(*sites),
+        "llms",
+        sources=[{"url": f"http://{host}/docs", "kind": "llms"} for host in CASES],
+        settings={"RETRY_ENABLED": False},
+    )
+
+
+def test_markdown_comes_from_the_page_its_link_or_the_llms_txt(result):
     assert asked_of(result, CASES) == {host: paths for host, (_, paths, _) in CASES.items()}
-    assert {hit.host for hit in result.log} == set(CASES), "and no other host"
-    items = {host: [] for host in CASES}
-    for item in result.items:
-        items[item["source"].split("/")[2]].append(item)
-    assert {host: len(found) for host, found in items.items()} == {
+
+
+def test_only_declared_hosts_are_requested_and_no_denied_page(result):
+    assert {hit.host for hit in result.log} == set(CASES)
+    assert_polite(result.log, denied=[f"http://{host}/denied.md" for host in ROBOTS])
+
+
+def test_each_link_of_markdown_is_an_entry(result):
+    counts = Counter(item["source"].split("/")[2] for item in result.items)
+    assert {host: counts[host] for host in CASES} == {
         host: count for host, (*_, count) in CASES.items()
     }
+
+
+def test_sources_without_markdown_fail_unless_they_are_denied(result):
     ends = {end: result.stats[f"walsh/sources/{end}"] for end in ("denied/robots", "failed")}
     assert ends == {"denied/robots": 1, "failed": 5}
     for host in ("no-index", "html-as-text", "nothing", "binary"):
-        said = f"http://{host}.example/llms.txt is no llms.txt"
-        assert said in result.stderr
+        assert log_lines(result, f"http://{host}.example/llms.txt is no llms.txt")
+
+
+def test_html_is_cut_off_at_its_headers_and_never_read(result):
     cut_off = next(hit for hit in result.log if hit.url == "http://html.example/docs")
-    assert not cut_off.complete, "HTML is cut off at its headers, and never read"
+    assert not cut_off.complete
     assert "scraped" not in str(result.items)
-    first, second = items["negotiated.example"]
+
+
+def test_an_entry_has_the_title_section_and_note_of_its_link(result):
+    source = "http://negotiated.example/docs"
+    first, second = (item for item in result.items if item["source"] == source)
     assert {name: value for name, value in first.items() if value and name != "first_seen"} == {
         "kind": "llms",
         "source": "http://negotiated.example/docs",
@@ -163,7 +198,7 @@ def test_a_page_is_read_as_markdown_else_what_it_announces_else_the_llms_txt(llm
     assert second["url"] == "https://other.example/"
 
 
-def test_a_page_that_is_gone_stops_the_source_if_there_is_no_llms_txt(llms):
+def test_a_410_without_an_llms_txt_stops_the_source(llms):
     """A server error does not mean that there is no markdown."""
     indexes = {
         "404.example": Reply(status=404),
@@ -173,13 +208,13 @@ def test_a_page_that_is_gone_stops_the_source_if_there_is_no_llms_txt(llms):
     hosts = {
         host: {"/docs": Reply(status=410), "/llms.txt": index} for host, index in indexes.items()
     }
-    first, second = llms(hosts, settings={"RETRY_ENABLED": False}, runs=2)
+    first, second = llms(hosts, settings={"RETRY_ENABLED": False}, arguments=AGAIN)
     assert asked_of(first, hosts) == dict.fromkeys(hosts, BOTH)
     assert asked_of(second, hosts) == {"404.example": (), "html.example": (), "500.example": BOTH}
     assert second.stats["walsh/sources/resting"] == 2
 
 
-def test_what_a_visit_has_learned_outlasts_a_document_that_robots_txt_denies(llms):
+def test_the_page_still_counts_when_robots_txt_denies_its_link(llms):
     link = announcing("/denied.md", "/next.md").headers["Link"]
     hosts = {
         "docs.example": {
@@ -188,9 +223,8 @@ def test_what_a_visit_has_learned_outlasts_a_document_that_robots_txt_denies(llm
         },
         "gone.example": {"/docs": Reply(status=410, headers={"Link": link})},
     }
-    robots = dict.fromkeys(hosts, "User-agent: *\nDisallow: /denied.md\n")
-    settings = {"WALSH_MIN_REVISIT": 0}
-    first, second = llms(hosts, robots=robots, runs=2, arguments={}, settings=settings)
+    robots = "User-agent: *\nDisallow: /denied.md\n"
+    first, second = llms(hosts, robots=robots, settings={"WALSH_MIN_REVISIT": 0})
     assert asked_of(first, hosts) == {
         "docs.example": ("/docs", "/next.md"),
         "gone.example": ("/docs", "/next.md", "/llms.txt"),
@@ -204,7 +238,7 @@ def test_each_document_is_revalidated_at_its_own_address(llms):
         "page.example": {"/docs": markdown(etag='"page"')},
         "index.example": {"/docs": html(etag='"html"'), "/llms.txt": text(etag='"index"')},
     }
-    _, second = llms(hosts, runs=2)
+    _, second = llms(hosts, arguments=AGAIN)
     sent = {hit.url: (hit.header("If-None-Match"), hit.status) for hit in second.log}
     assert sent == {
         "http://page.example/docs": ('"page"', 304),
@@ -215,19 +249,19 @@ def test_each_document_is_revalidated_at_its_own_address(llms):
     assert second.items == []
 
 
-def test_an_llms_txt_is_one_where_it_is_declared_and_may_move(loopback_web, crawl):
+def test_an_llms_txt_is_one_where_it_is_declared_and_may_move(simulated):
     """It is served as plain text, and the llms.txt at the root lists other pages."""
     index = text("# SDK\n\n- [One](one)\n", etag='"sdk"')
     moved = {"/llms.txt": redirect("/index.txt", 302), "/index.txt": text()}
-    web = loopback_web(
-        Site("docs.example", "", {"/sdk/llms.txt": index, "/llms.txt": text(), "/docs": html()}),
-        Site("moved.example", "", moved),
-    )
     urls = [f"http://docs.example/{path}" for path in ("sdk/llms.txt", "docs")]
     urls.append("http://moved.example/llms.txt")
-    sources = [{"url": url, "kind": "llms"} for url in urls]
-    first, second = (
-        crawl(web, "llms", sources=sources, arguments={"force": "1"}) for _ in range(2)
+    first, second = simulated(
+        Site("docs.example", "", {"/sdk/llms.txt": index, "/llms.txt": text(), "/docs": html()}),
+        Site("moved.example", "", moved),
+        spider="llms",
+        sources=[{"url": url, "kind": "llms"} for url in urls],
+        starts=[0.0, TEN_MINUTES],
+        arguments=AGAIN,
     )
     assert sorted(asked(first, "docs.example")) == ["/docs", "/llms.txt", "/sdk/llms.txt"]
     assert asked(first, "moved.example") == ["/llms.txt", "/index.txt"]
@@ -237,7 +271,7 @@ def test_an_llms_txt_is_one_where_it_is_declared_and_may_move(loopback_web, craw
     assert [hit.status for hit in second.log if hit.path == "/sdk/llms.txt"] == [304]
 
 
-def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms):
+def test_the_lifetime_of_each_answer_of_a_visit_is_kept(llms):
     kept = {"headers": {"Cache-Control": "max-age=3600"}}
     hosts = {
         "page.example": {"/docs": html(**kept), "/llms.txt": text()},
@@ -245,71 +279,85 @@ def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms):
         "index.example": {"/docs": html(), "/llms.txt": text(**kept)},
         "neither.example": {"/docs": html(**kept), "/llms.txt": Reply(status=404)},
     }
-    first, second = llms(hosts, runs=2, arguments={}, settings={"WALSH_MIN_REVISIT": 0})
+    first, second = llms(hosts, settings={"WALSH_MIN_REVISIT": 0})
     assert asked_of(first, hosts) == dict.fromkeys(hosts, BOTH)
     assert asked_of(second, hosts) == dict.fromkeys(hosts, ())
 
 
 @pytest.fixture
-def host(loopback_web, crawl):
-    """Crawl pages of a host that has an llms.txt; return the run, and the record of each."""
+def crawl_docs(simulated):
+    """Return a function that crawls a host with an llms.txt, each time ten minutes later."""
+    starts = count(0.0, TEN_MINUTES)
 
-    def run(web, *names, force="0", **settings):
-        sources = [{"url": f"http://docs.example{name}", "kind": "llms"} for name in names]
-        given = {"WALSH_MIN_REVISIT": 0} | settings
-        result = crawl(web, "llms", sources=sources, settings=given, arguments={"force": force})
-        rows = rows_of(crawl, "SELECT url, outcome FROM sources ORDER BY url")
-        return result, {url.removeprefix("http://docs.example"): outcome for url, outcome in rows}
+    def run(pages, *names, force="0"):
+        (result,) = simulated(
+            Site("docs.example", "", pages),
+            spider="llms",
+            sources=[{"url": f"http://docs.example{name}", "kind": "llms"} for name in names],
+            starts=[next(starts)],
+            settings={"WALSH_MIN_REVISIT": 0},
+            arguments={"force": force},
+        )
+        return result
 
-    def serve(index, **pages):
-        given = {f"/{name}": page for name, page in pages.items()}
-        return loopback_web(Site("docs.example", "", given | {"/llms.txt": index}))
-
-    run.serve = serve
     return run
 
 
-def test_sources_of_one_host_share_its_llms_txt_once_a_run(host):
-    web = host.serve(text(etag='"index"'), a=html(), b=html(), c=markdown())
-    pages = ("/a", "/b", "/c", "/llms.txt")
-    first, known = host(web, *pages)
+@pytest.fixture
+def outcomes(tmp_path):
+    """Return a function that reads the outcome of each source of the host."""
+
+    def read():
+        rows = rows_of(tmp_path / "simulation", "SELECT url, outcome FROM sources")
+        return {url.removeprefix("http://docs.example"): outcome for url, outcome in rows}
+
+    return read
+
+
+SHARED = {"/a": html(), "/b": html(), "/c": markdown(), "/llms.txt": text(etag='"index"')}
+
+
+def test_sources_of_one_host_share_its_llms_txt_once_a_run(crawl_docs, outcomes):
+    first = crawl_docs(SHARED, *SHARED)
     assert sorted(asked(first)) == ["/a", "/b", "/c", "/llms.txt"]
-    assert sorted(known.values()) == ["fetched", "fetched", "unchanged", "unchanged"]
+    assert sorted(outcomes().values()) == ["fetched", "fetched", "unchanged", "unchanged"]
     assert len(first.items) == 3
     assert len({item["url"] for item in first.items}) == 3
-    for force in ("0", "1"):
-        again, known = host(web, *pages, force=force)
-        index = [hit for hit in again.log if hit.path == "/llms.txt"]
-        assert [(hit.header("If-None-Match"), hit.status) for hit in index] == [('"index"', 304)]
-        assert again.stats["walsh/sources/unchanged"] == 3
-        assert again.items == []
-    assert_polite(web.log)
+    assert_polite(first.log)
 
 
-def test_an_llms_txt_is_asked_for_by_its_own_freshness_whichever_page_needs_it(host, crawl):
+@pytest.mark.parametrize("force", ["0", "1"])
+def test_a_shared_llms_txt_is_revalidated_once_a_run(crawl_docs, force):
+    crawl_docs(SHARED, *SHARED)
+    second = crawl_docs(SHARED, *SHARED, force=force)
+    index = [hit for hit in second.log if hit.path == "/llms.txt"]
+    assert [(hit.header("If-None-Match"), hit.status) for hit in index] == [('"index"', 304)]
+    assert second.stats["walsh/sources/unchanged"] == 3
+    assert second.items == []
+
+
+def test_an_llms_txt_has_a_lifetime_of_its_own(crawl_docs, outcomes, tmp_path):
     fresh = text(headers={"Cache-Control": "max-age=3600"})
-    web = host.serve(fresh, a=html(), b=html())
-    assert asked(host(web, "/a")[0]) == ["/a", "/llms.txt"]
-    second, known = host(web, "/a", "/b", "/llms.txt")
-    assert asked(second) == ["/b"]
-    assert known == {"/a": "fetched", "/b": "unchanged", "/llms.txt": "unchanged"}
-    read = rows_of(crawl, "SELECT format FROM sources ORDER BY url")
+    pages = {"/a": html(), "/b": html(), "/llms.txt": fresh}
+    assert asked(crawl_docs(pages, "/a")) == ["/a", "/llms.txt"]
+    assert asked(crawl_docs(pages, "/a", "/b", "/llms.txt")) == ["/b"]
+    assert outcomes() == {"/a": "fetched", "/b": "unchanged", "/llms.txt": "unchanged"}
+    read = rows_of(tmp_path / "simulation", "SELECT format FROM sources ORDER BY url")
     assert read == [("markdown",), ("shared",), ("shared",)], "what comes later is no backfill"
-    assert asked(host(web, "/a", "/b", "/llms.txt")[0]) == []  # it counts for all of its sources
-    third, _ = host(web, "/b", force="1")
-    assert asked(third) == ["/b", "/llms.txt"]
+    third = crawl_docs(pages, "/a", "/b", "/llms.txt")
+    assert asked(third) == [], "it counts for all of its sources"
+    assert asked(crawl_docs(pages, "/b", force="1")) == ["/b", "/llms.txt"]
 
 
-def test_an_invalid_llms_txt_fails_every_source_of_its_host_and_is_requested_once(host):
-    web = host.serve(html(), a=html(), b=html())
-    result, known = host(web, "/a", "/b")
+def test_an_invalid_llms_txt_fails_all_sources_of_its_host(crawl_docs, outcomes):
+    result = crawl_docs({"/a": html(), "/b": html(), "/llms.txt": html()}, "/a", "/b")
     assert sorted(asked(result)) == ["/a", "/b", "/llms.txt"]
-    assert set(known.values()) == {"failed"}
-    assert result.stderr.count("http://docs.example/llms.txt is no llms.txt") == 2
+    assert set(outcomes().values()) == {"failed"}
+    assert len(log_lines(result, "http://docs.example/llms.txt is no llms.txt")) == 2
 
 
 def test_the_llms_txt_of_another_port_is_another(llms):
     pages = {"/docs": html(), "/llms.txt": text()}
-    result = llms(dict.fromkeys(("docs.example", "docs.example:8080"), pages))
-    assert asked(result).count("/llms.txt") == 2
-    assert len(result.items) == 2
+    first, _ = llms(dict.fromkeys(("docs.example", "docs.example:8080"), pages))
+    assert asked(first).count("/llms.txt") == 2
+    assert len(first.items) == 2

@@ -1,11 +1,9 @@
 """A refused start is one line wherever a command runs, and an exception in a program."""
 
 import json
-import sys
 
 import pytest
 
-from tests.helpers import execute
 from tests.helpers.sites import ADDON, IDENTITY
 
 SELECT = {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"}
@@ -89,29 +87,29 @@ def judge(done, *words):
 
 @pytest.mark.parametrize("start", COMMANDS)
 @pytest.mark.parametrize("forced", [False, True], ids=["AsyncCrawlerProcess", "CrawlerProcess"])
-def test_a_command_prints_one_line(spider, start, forced):
+def test_a_command_prints_one_line(run_python, spider, start, forced):
     given = {**ADDON, **IDENTITY, **BAD, "FORCE_CRAWLER_PROCESS": forced}
-    command = [sys.executable, *COMMANDS[start], "runspider", spider(), *options(given)]
-    judge(execute(*command), "WALSH_MIN_INTERVAL", "0.5")
+    done = run_python(*COMMANDS[start], "runspider", spider(), *options(given))
+    judge(done, "WALSH_MIN_INTERVAL", "0.5")
 
 
 @pytest.mark.parametrize("name", ["fetch", "shell"])
-def test_other_commands_of_scrapy_print_it_too(name):
+def test_other_commands_of_scrapy_print_it_too(run_python, name):
     given = options(ADDON | IDENTITY | BAD)
-    command = [sys.executable, "-m", "scrapy.cmdline", name, "http://a.example/", *given]
-    judge(execute(*command), "WALSH_MIN_INTERVAL")
+    done = run_python("-m", "scrapy.cmdline", name, "http://a.example/", *given)
+    judge(done, "WALSH_MIN_INTERVAL")
 
 
-def test_what_is_refused_before_the_log_is_set_up(spider):
+def test_what_is_refused_before_the_log_is_set_up(run_python, spider):
     given = options(ADDON | IDENTITY | SELECT)
-    done = execute(sys.executable, "-m", "scrapy.cmdline", "runspider", spider(), *given)
+    done = run_python("-m", "scrapy.cmdline", "runspider", spider(), *given)
     judge(done, *SELECT)
 
 
-def test_a_log_file_has_the_line_as_well(spider, tmp_path):
+def test_a_log_file_has_the_line_as_well(run_python, spider, tmp_path):
     log = tmp_path / "log"
     given = options(ADDON | IDENTITY | BAD | {"LOG_FILE": log})
-    judge(execute(sys.executable, "-m", "scrapy.cmdline", "runspider", spider(), *given))
+    judge(run_python("-m", "scrapy.cmdline", "runspider", spider(), *given))
     assert "CRITICAL: WALSH_MIN_INTERVAL" in log.read_text()
     assert "Traceback" not in log.read_text()
 
@@ -119,17 +117,17 @@ def test_a_log_file_has_the_line_as_well(spider, tmp_path):
 @pytest.mark.parametrize(
     "own", [SELECT, {"TWISTED_REACTOR": None}, {"TWISTED_REACTOR_ENABLED": False}], ids=str
 )
-def test_a_spider_with_another_reactor_does_not_start(spider, own):
+def test_a_spider_with_another_reactor_does_not_start(run_python, spider, own):
     given = options(ADDON | IDENTITY)
-    done = execute(sys.executable, "-m", "scrapy", "runspider", spider(**own), *given)
+    done = run_python("-m", "scrapy", "runspider", spider(**own), *given)
     judge(done, *own)
 
 
 @pytest.mark.parametrize("own", [SELECT, BAD], ids=list)
 @pytest.mark.parametrize("kind", ["CrawlerRunner", "AsyncCrawlerRunner"])
-def test_a_program_catches_the_exception(kind, own):
+def test_a_program_catches_the_exception(run_python, kind, own):
     settings = f"SETTINGS = {ADDON | IDENTITY}\n"
-    done = execute(sys.executable, "-c", settings + SCRIPT, kind, repr(own))
+    done = run_python("-c", settings + SCRIPT, kind, repr(own))
     (name,) = own
     assert done.stdout.startswith(f"{name} is ")
     assert "walsh-scrapy: " not in done.stderr
@@ -138,9 +136,9 @@ def test_a_program_catches_the_exception(kind, own):
 
 @pytest.mark.parametrize("own", [SELECT, BAD], ids=list)
 @pytest.mark.parametrize("kind", ["CrawlerProcess", "AsyncCrawlerProcess"])
-def test_a_process_that_nobody_watches_prints_the_line(kind, own):
+def test_a_process_that_nobody_watches_prints_the_line(run_python, kind, own):
     settings = f"SETTINGS = {ADDON | IDENTITY}\n"
-    done = execute(sys.executable, "-c", settings + SCRIPT, kind, repr(own))
+    done = run_python("-c", settings + SCRIPT, kind, repr(own))
     assert done.stdout == "True\n"
     assert done.stderr.count("walsh-scrapy: ") == 1
     assert "Traceback" not in done.stderr

@@ -99,7 +99,7 @@ def test_without_the_gates_scrapy_names_itself_and_not_us(
     web.clear()
     refused = run_command(*words, *off, "-s", f"USER_AGENT={USER_AGENT}", environment=environment)
     assert refused.returncode == 1
-    assert refused.stderr.count("that name is not sent without the middlewares") == 1
+    assert refused.stderr.count("WALSH_ENABLED is False") == 1
     assert web.log == []
 
 

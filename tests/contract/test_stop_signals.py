@@ -1,22 +1,24 @@
 """SIGTERM, SIGINT and SIGHUP end a crawl in order, whatever it does at that moment."""
 
-import fcntl
 import json
 import os
 import re
 import signal
-import struct
-import termios
-from importlib.resources import files
-from threading import Event, Thread
+from threading import Event
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from tests.helpers.sites import LIST_URL, blocklist, feed, judge, rows_of, site, trouble
-from walsh_scrapy.crawl.log import UNNEEDED
+from tests.helpers.sites import (
+    feed,
+    hosts_in_flight,
+    judge,
+    log_lines,
+    rows_of,
+    site,
+    trouble,
+)
 from walsh_scrapy.identity import SPEC_VERSION
-from walsh_scrapy.testing.web import Reply, Site
+from walsh_scrapy.testing.web import Reply
 
 HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
 #: Under nohup a crawl has to survive it.
@@ -77,7 +79,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert (result.folder / "items.jsonl").exists()
     assert len(result.items) == 2 * fetched
     assert "Traceback" not in result.stderr
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE in_flight_until > 0") == []
+    assert hosts_in_flight(crawl) == []
     assert rows_of(crawl, "SELECT outcome FROM sources") == [("fetched",)] * fetched
     if web.log:
         judge(web)
@@ -87,7 +89,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
         assert web.log[-1].path == when
 
 
-def test_an_answer_that_does_not_come_delays_the_end_by_its_time_limit(direct_web, crawl):
+def test_a_missing_answer_delays_the_end_by_its_timeout(direct_web, crawl):
     over = Event()
 
     def hang(hit):
@@ -104,9 +106,9 @@ def test_an_answer_that_does_not_come_delays_the_end_by_its_time_limit(direct_we
     result = running.wait()
     assert result.exit_code in (0, 1), "1 if no other source was read"
     assert result.stats["finish_reason"] == "shutdown"
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE in_flight_until > 0") == []
+    assert hosts_in_flight(crawl) == []
     (error,) = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")[0]
-    assert error.endswith("took longer than 2.0 seconds")
+    assert "2.0 seconds" in error
 
 
 def test_a_signal_while_a_document_is_read_ends_the_run_in_order(direct_web, crawl):
@@ -126,8 +128,8 @@ def test_a_signal_while_a_document_is_read_ends_the_run_in_order(direct_web, cra
     for reader in readers:
         with pytest.raises(ProcessLookupError):
             os.kill(int(reader), 0)
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE in_flight_until > 0") == []
-    assert rows_of(crawl, "SELECT url, outcome FROM sources") == [], "both are still due"
+    assert hosts_in_flight(crawl) == []
+    assert rows_of(crawl, "SELECT outcome FROM sources") == [], "both are still due"
     judge(web)
 
 
@@ -148,7 +150,7 @@ def test_a_crawl_whose_every_source_failed_does_not_exit_with_0(direct_web, craw
     ended = {name: first.stats[f"walsh/sources/{name}"] for name in ("failed", "deferred")}
     assert ended == {"failed": 1, "deferred": 1}
     assert (first.exit_code, first.stats["finish_reason"]) == (1, "finished")
-    assert "no source was read, and 1 failed" in first.stderr
+    assert log_lines(first, "no source", "1 failed")
     second = crawl(web, sources=sources)
     assert second.stats["walsh/sources/deferred"] == 1
     assert second.exit_code == 0, "what is deferred, denied or not due has not failed"
@@ -169,94 +171,3 @@ def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl
     assert json.loads(kept[0][5])["contract"] == SPEC_VERSION
     assert rows_of(result, "SELECT DISTINCT run FROM requests") == [(1,)]
     assert rows_of(result, "SELECT DISTINCT run FROM entries") == [(1,)]
-
-
-# What an operator sees of a run: a display at a terminal, few lines in a log, a summary.
-
-SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
-ERASED = "\x1b[2K"
-#: A line of the log that begins neither a line nor where the display was erased.
-TORN = re.compile(
-    r"(?<!\n)(?<!\x1b\[2K)(?<!\x1b\[\?25l)\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:INFO|WARNING) .*"
-)
-
-
-class Terminal:
-    """A terminal of 80 columns; ``said`` is all that was written to it."""
-
-    def __init__(self):
-        self._master, self.slave = os.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self._written = bytearray()
-        self._reader = Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        try:
-            while some := os.read(self._master, 65536):
-                self._written.extend(some)
-        except OSError:  # EIO: nobody has the other end any more
-            return
-
-    def close(self):
-        os.close(self.slave)
-        self._reader.join()
-        os.close(self._master)
-        return self._written.decode()
-
-
-@pytest.fixture
-def at_terminal(crawl, crawl_launcher):
-    """Run a crawl whose standard error is a terminal; return the result, and what it showed."""
-
-    def run(web, **options):
-        terminal = Terminal()
-
-        def launch(command, *, cwd, env, stdout, stderr):
-            env = env | {"TERM": "xterm-256color"}
-            return crawl_launcher(command, cwd=cwd, env=env, stdout=stdout, stderr=terminal.slave)
-
-        try:
-            result = crawl(web, **options, launcher=launch)
-        finally:
-            said = terminal.close()
-        return result, said
-
-    return run
-
-
-def test_a_terminal_has_a_display_below_the_log_and_a_summary_at_the_end(direct_web, at_terminal):
-    web = direct_web(
-        Site(
-            "operator.example",
-            pages={"/blocklist.json": [Reply(status=503), blocklist("bad.example")]},
-        ),
-        site("slow.example", "User-agent: *\nCrawl-delay: 3\n"),
-        site("ill.example", feed=Reply(status=404)),
-    )
-    hosts = ("slow", "ill", "bad")
-    result, said = at_terminal(
-        web,
-        sources=[f"http://{host}.example/feed" for host in hosts],
-        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "STATS_DUMP": 0},
-    )
-    assert result.exit_code == 0, said
-    assert "waiting for the blocklist: try 2 of 5 in " in said
-    assert re.search(
-        r"waiting for slow.example: next request in [\d.]+ s \(its delay is 3 s\)", said
-    )
-    assert "2 of 3 sources done, 0 new entries, 1 failed, 1 denied" in said
-    assert re.search(r"at least [12] s left\r\n", said)
-    assert TORN.findall("\n" + said) == [], said
-    assert said.rindex("\x1b[?25h") > said.rindex("\x1b[?25l"), "the cursor is shown again"
-    _, _, end = said.rpartition(ERASED)
-    assert "run finished; sources:\r\n  fetched           1\r\n" in end, "nothing is below it"
-    assert "  failed            1   1 answered 404: ill.example\r\n" in end
-    for beginning in filter(None, (each for lines in UNNEEDED.values() for each in lines)):
-        assert f"INFO {beginning}" not in said
-    ((kept,),) = rows_of(result, "SELECT summary FROM runs")
-    summary = json.loads(kept)
-    Draft202012Validator(SCHEMA).validate(summary)
-    assert summary["failures"] == [
-        {"reason": "answered 404", "sources": 1, "hosts": ["ill.example"], "more_hosts": 0}
-    ]

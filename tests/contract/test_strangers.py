@@ -1,22 +1,21 @@
 """A stranger's project: what it is told at the start, and what it keeps under its own identity."""
 
-import os
 import re
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
 
-from tests.helpers import LONGEST, execute
+from tests.helpers import HANG_SECONDS
 from tests.helpers.sites import (
     ADDON,
     AGENT,
     IDENTITY,
     LIST_URL,
     blocklist,
+    log_lines,
     paths,
     refusal,
     rows_of,
@@ -130,7 +129,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     }
     first = run(web, **theirs, ROBOTSTXT_OBEY=True, DOWNLOAD_DELAY=1)
     told = refusal(first)
-    assert told.startswith("3 settings must be changed first:\n")
+    assert told.startswith("3 settings ")
     proposed = [
         'WALSH_USER_AGENT = "theirs/2 (+https://their.example/)"',
         'WALSH_UA_TOKEN = "theirs"',
@@ -144,7 +143,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     assert second.exit_code == 0, second.stderr
     assert paths(second.log) == ["a.example/robots.txt", "a.example/"]
     assert {hit.header("User-Agent") for hit in second.log} == {theirs["USER_AGENT"]}
-    assert "http://a.example/private is denied by robots: line 2" in second.stderr
+    assert log_lines(second, "http://a.example/private is denied", "line 2")
 
 
 @pytest.mark.parametrize("order", [200, 800], ids=["before", "after"])
@@ -153,16 +152,14 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     result = run(web, **IDENTITY, ADDONS=addons)
     assert [item["flags"] for item in result.items] == [["browser"]] * 2
     (warning,) = [line for line in warnings_of(result) if "DOWNLOAD_HANDLERS" in line]
-    assert "theirs.spiders.Browser serves http, so this add-on cannot guarantee" in warning
+    assert "theirs.spiders.Browser" in warning
     assert all(word in warning for word in ("cookies", "Referer", "one connection"))
 
 
 def test_a_handler_that_cannot_be_imported_is_refused(web, run):
     theirs = {"http": "theirs.spiders.Missing"}
     told = refusal(run(web, **ADDON, **IDENTITY, DOWNLOAD_HANDLERS=theirs))
-    assert told == (
-        f"DOWNLOAD_HANDLERS is {theirs}, but must be the path of a class that is installed\n"
-    )
+    assert told.startswith(f"DOWNLOAD_HANDLERS is {theirs}, ")
 
 
 @pytest.mark.parametrize("later", ["Later", "LaterTable"])
@@ -174,7 +171,7 @@ def test_walsh_research_ignores_what_a_later_add_on_sets(web, crawl, tmp_path, i
     warnings = [line.partition("WARNING: ")[2] for line in warnings_of(result)]
     (handler,) = [line for line in warnings if line.startswith("DOWNLOAD_HANDLERS")]
     assert "theirs.spiders.Browser" in handler
-    assert "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN" in handler
+    assert all(name in handler for name in ("WALSH_USER_AGENT", "WALSH_UA_TOKEN"))
     agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140' is ignored")]
     assert len(agents) == (later == "LaterTable")
 
@@ -442,7 +439,7 @@ def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     def stop(_hit):
         """Stop the crawl before the answer, so that it is told first."""
         if not stopped:
-            stopped.append(started.get(timeout=LONGEST))
+            stopped.append(started.get(timeout=HANG_SECONDS))
             stopped[0].terminate()
         return page(delay=0.5)
 
@@ -479,7 +476,7 @@ def test_a_deferred_redirect_is_kept_for_the_next_start(direct_web, crawl, proje
     assert paths(third.log) == ["to.example/robots.txt", "to.example/"]
 
 
-def test_two_crawls_of_one_process_are_serial_together(direct_web, project):
+def test_two_crawls_of_one_process_are_serial_together(direct_web, project, run_python):
     hosts = ("a", "b", "c", "d")
     web = direct_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))
     script = """
@@ -490,8 +487,7 @@ for urls in ("http://a.example/ http://b.example/", "http://c.example/ http://d.
     process.crawl("listed", urls=urls)
 process.start()
 """
-    environment = os.environ | web.environment
-    done = execute(sys.executable, "-c", script, cwd=project, env=environment)
+    done = run_python("-c", script, cwd=project, environment=web.environment)
     assert done.returncode == 0, done.stderr
     polite(web, serial=True)
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr
@@ -511,5 +507,5 @@ def test_a_failed_state_defers_what_waits_for_the_blocklist(direct_web, crawl, p
         arguments={"state": crawl.folder / "walsh.sqlite3"},
     )
     assert "no such table: blocklist" in result.stderr
-    assert "http://b.example/ was asked for: StateUnavailable" in result.stderr
+    assert log_lines(result, "http://b.example/", "StateUnavailable")
     assert not {"a.example/", "b.example/"} & set(paths(result.log))

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,10 +13,12 @@ from scrapy.settings import Settings
 from tests.helpers.relay import Relay
 from tests.helpers.sites import (
     LIST_URL,
+    blamed_hosts,
     blocklist,
     critical_line,
     feed,
     judge,
+    log_lines,
     paths,
     refusal,
     rows_of,
@@ -28,17 +31,11 @@ from walsh_scrapy.testing.site import REFUSED, UNKNOWN, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 BAD = {
-    "expired.example": (Certificate.EXPIRED, "has expired"),
-    "wrong.example": (Certificate.WRONG_NAME, "is for another host"),
-    "nameless.example": (Certificate.NAMELESS, "is for another host"),
-    "stranger.example": (
-        Certificate.UNKNOWN_CA,
-        "is signed by somebody whom this machine does not trust",
-    ),
-    "itself.example": (
-        Certificate.SELF_SIGNED,
-        "is self-signed, and this machine does not trust it",
-    ),
+    "expired.example": (Certificate.EXPIRED, "expired"),
+    "wrong.example": (Certificate.WRONG_NAME, "another host"),
+    "nameless.example": (Certificate.NAMELESS, "another host"),
+    "stranger.example": (Certificate.UNKNOWN_CA, "not trust"),
+    "itself.example": (Certificate.SELF_SIGNED, "self-signed"),
 }
 
 
@@ -47,7 +44,7 @@ def secure(host, kind=Certificate.GOOD, robots="", **pages):
 
 
 def handshakes(result, host):
-    return [each.handshake for each in result.connections if each.host == host]
+    return [connection.handshake for connection in result.connections if connection.host == host]
 
 
 #: Against verification; the class cannot even be imported, and is never used.
@@ -90,18 +87,17 @@ def test_only_hosts_with_a_valid_certificate_are_read(direct_web, crawl, setting
     rows = rows_of(result, "SELECT url, outcome, detail FROM sources")
     told = {url.split("/")[2]: (outcome, detail) for url, outcome, detail in rows}
     assert told.pop("good.example") == ("fetched", "")
-    lapsed = "TLS: the certificate of lapsed.example has expired"
-    assert told.pop("old.example") == ("failed", lapsed)
+    assert told.keys() == {"old.example", *BAD}
+    assert "lapsed.example" in told["old.example"][1]
     for host, (_, flaw) in BAD.items():
-        sentence = f"TLS: the certificate of {host} {flaw}"
-        assert told.pop(host) == ("failed", sentence)
-        assert f"WARNING https://{host}/feed failed: {sentence}\n" in result.stderr
+        outcome, detail = told[host]
+        assert outcome == "failed"
+        assert re.search(f"{host} .*{flaw}", detail)
+        assert log_lines(result, f"WARNING https://{host}/feed", detail)
         assert handshakes(result, host) == ["failed"]
-    assert told == {}
     assert result.stats["walsh/sources/failed"] == len(BAD) + 1
     assert "Traceback" not in result.stderr
-    why = "TLS: the certificate of operator.example is for another host"
-    assert f"the blocklist could not be fetched: {why}" in result.stderr
+    assert log_lines(result, "could not be fetched", "operator.example")
     judge(result)
 
 
@@ -114,7 +110,7 @@ NO_TLS = {
 }
 
 
-def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, crawl, again):
+def test_a_failed_handshake_or_connection_is_tried_once_a_run(direct_web, crawl, again):
     """Each has five sources, and is well in the next run."""
     web = direct_web(
         secure("expired.example", Certificate.EXPIRED),
@@ -131,7 +127,9 @@ def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, 
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("fetched", "failed")}
     assert counts == {"fetched": 1, "failed": 5}
     assert first.stats["walsh/sources/deferred"] == 20
-    contacted = [each.host for each in first.connections if each.host != "blog.example"]
+    contacted = [
+        connection.host for connection in first.connections if connection.host != "blog.example"
+    ]
     assert sorted(contacted) == sorted(NO_TLS.keys() - {"refused.example"})
     asked = rows_of(first, "SELECT host, url, error FROM requests WHERE error != ''")
     assert sorted(host for host, _, _ in asked) == sorted(NO_TLS)
@@ -175,7 +173,7 @@ def behind(port, name="proxy.example", **more):
 def without_credentials(hits):
     """The hits as if the proxy had wanted no credentials, for the judge."""
     for hit in hits:
-        kept = (each for each in hit.headers if each[0].lower() != "proxy-authorization")
+        kept = (header for header in hit.headers if header[0].lower() != "proxy-authorization")
         yield replace(hit, headers=tuple(kept))
 
 
@@ -223,7 +221,7 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
         ("secure.example", 200),
         ("closed.example", 501),
     }
-    assert [each.handshake for each in proxy.connections].count("full") == 1
+    assert [connection.handshake for connection in proxy.connections].count("full") == 1
     assert paths(wants, "plain.example") == ["plain.example/robots.txt", "plain.example/feed"]
 
     ends = {
@@ -285,7 +283,7 @@ def test_a_proxy_that_cannot_be_used_stops_the_start(direct_web, crawl, url):
     web = direct_web(site("plain.example"))
     given = {"https_proxy": url, "no_proxy": "plain.example"}
     line = refusal(crawl(web, sources=["http://plain.example/feed"], environment=given))
-    assert f"https_proxy is {url!r}, but must be an http:// URL" in line
+    assert f"https_proxy is {url!r}" in line
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
@@ -354,6 +352,4 @@ def assert_nobodys_failure(result, why):
     """One line says what is wrong with the proxy, and no host is charged with it."""
     assert f"the proxy {why}" in critical_line(result)
     assert result.stats["finish_reason"] == "machine_trouble"
-    assert (
-        rows_of(result, "SELECT host FROM hosts WHERE refusals OR unreachable OR hold_until") == []
-    )
+    assert blamed_hosts(result) == []

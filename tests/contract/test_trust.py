@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from tests.helpers.sites import feed, judge, paths, refusal, site, write_project
+from tests.helpers.sites import feed, judge, log_lines, paths, refusal, site, write_project
 from walsh_scrapy import identity
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -188,14 +188,14 @@ def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, proje
         sent = {"Cookie", "Referer", "Authorization", "If-None-Match"}
         assert {name for name in sent if hit.header(name) is not None} == set()
     assert result.stats["walsh/sources/fetched"] == 2
-    assert "http://slow.example/feed took longer than 3.0 seconds" in result.stderr
-    assert "is too large: more than 58.6 KiB when unpacked" in result.stderr
+    assert log_lines(result, "http://slow.example/feed", "3.0 seconds")
+    assert log_lines(result, "large.example", "58.6 KiB")
     assert "swapped.example/private/feed> is not recorded" in result.stderr
     assert "Traceback" not in result.stderr
 
     again = crawl(web, "again", project=project, settings={"WALSH_SOURCES": listed})
     assert again.stats["walsh/sources/not_due"] == 4, "whatever redirects are claimed"
-    assert "http://blog.example/feed without a visit: NotDue" in again.stderr
+    assert log_lines(again, "http://blog.example/feed", "NotDue")
     assert again.log == []
 
 
@@ -330,21 +330,22 @@ BODIES = {
 }
 
 
-@pytest.fixture
-def run(direct_web, crawl, project_with):
-    """Run an additional spider, beside those of the project."""
+BLOG = "http://blog.example/feed"
 
-    def run_spider(name, **options):
-        project = project_with(SPIDER + BODIES[name])
-        web = direct_web(
-            site("blog.example", "User-agent: *\nDisallow: /secret\n"),
-            site("other.example"),
+
+@pytest.fixture
+def run(simulated, project_with):
+    """Run an additional spider, beside those of the project, in simulated time."""
+
+    def run_spider(name, source=BLOG, **options):
+        return simulated(
+            site("blog.example"),
             Site("docs.example", "", {f"/{path}": markdown(path) for path in ("home", "llms.txt")}),
+            spider="own",
+            sources=[source],
+            project=project_with(SPIDER + BODIES[name]),
+            **options,
         )
-        source = "http://blog.example/feed"
-        if name == "yields_and_goes_on":
-            source = {"url": "http://docs.example/home", "kind": "llms"}
-        return crawl(web, "own", sources=[source], project=project, **options)
 
     return run_spider
 
@@ -355,13 +356,15 @@ def markdown(path):
 
 
 def test_no_item_leaves_that_is_more_than_metadata(run):
-    result = run("yields_a_body")
+    (result,) = run("yields_a_body")
     assert result.items == []
     assert "dropped an item" in result.stderr
 
 
-def test_items_of_a_document_after_which_the_visit_goes_on_are_kept_and_known(run):
-    result = run("yields_and_goes_on")
+def test_items_of_every_document_of_a_visit_are_kept(run):
+    home = {"url": "http://docs.example/home", "kind": "llms"}
+    again = {"force": "1"}
+    result, second = run("yields_and_goes_on", home, starts=[0.0, 60.0], arguments=again)
     urls = [
         f"http://docs.example/{path}/{number}"
         for path in ("home", "llms.txt")
@@ -371,22 +374,25 @@ def test_items_of_a_document_after_which_the_visit_goes_on_are_kept_and_known(ru
     assert result.stats["walsh/entries/new"] == 6
     assert result.stats["walsh/sources/fetched"] == 1
     assert result.stderr.count("dropped an item: ") == 6, "three of each document"
-    assert "dropped 6 more items of http://docs.example/home" in result.stderr
-    second = run("yields_and_goes_on", arguments={"force": "1"})
+    assert log_lines(result, "6 more items", "http://docs.example/home")
     assert (second.items, second.stats["walsh/entries/known"]) == ([], 6)
 
 
 def test_an_error_of_a_spider_is_logged_and_fails_its_source(run):
-    result = run("raises")
+    (result,) = run("raises")
     assert result.stats["walsh/sources/failed"] == 1
-    assert "http://blog.example/feed failed: RuntimeError: reading failed" in result.stderr
+    assert log_lines(result, f"{BLOG} failed", "RuntimeError")
 
 
 @pytest.mark.parametrize(
     ("name", "end"), [("follows_links", "dropped"), ("asks_the_engine", "denied")]
 )
-def test_no_undeclared_url_is_requested_in_any_way(run, name, end):
-    result = run(name)
+def test_no_undeclared_url_is_requested_in_any_way(direct_web, crawl, project_with, name, end):
+    web = direct_web(
+        site("blog.example", "User-agent: *\nDisallow: /secret\n"), site("other.example")
+    )
+    project = project_with(SPIDER + BODIES[name])
+    result = crawl(web, "own", sources=[BLOG], project=project)
     assert result.stats[f"walsh/scope/{end}"] == 3
     assert result.exit_code == 0
     assert paths(result.log) == ["blog.example/robots.txt", "blog.example/feed"]

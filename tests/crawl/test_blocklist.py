@@ -39,7 +39,7 @@ def crawls(context):
     return [BlocklistCache(context) for _ in range(2)]
 
 
-def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
+def test_a_crawl_takes_over_the_list_that_another_one_fetched(crawls):
     ours, theirs = crawls
     ours.keep_unchanged(Response(URL, status=304, request=Request(URL)))
     assert not ours.is_due

@@ -66,13 +66,13 @@ def test_a_check_that_would_take_for_ever_is_given_up(monkeypatch, schema):
     """Only processor time counts: the process gets as little of the machine as others leave."""
     monkeypatch.setattr(isolated, "WALL_TIME_FACTOR", math.inf)
     monkeypatch.setattr(reading, "LIMITS", CostLimits(seconds=1, memory=200 * 2**20))
-    with pytest.raises(TooCostly, match="took longer than 1 s"):
+    with pytest.raises(TooCostly, match="longer than 1 s"):
         asyncio.run(check(schema))
 
 
 def test_a_sound_schema_is_obeyed():
     asyncio.run(check({"required": ["refresh"]}))
-    with pytest.raises(InvalidBlocklist, match=r"'signature' is a required property$"):
+    with pytest.raises(InvalidBlocklist, match="'signature'"):
         asyncio.run(check({"required": ["signature"]}))
 
 

@@ -54,7 +54,7 @@ def begin(hosts, source):
     return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record).status
 
 
-def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(worker):
+def test_visits_end_when_their_host_is_lost_and_owned_again(worker):
     """Another worker may have visited their sources in between."""
     ours, other = worker(), worker()
     assert ours.take(HOST, ours) == "ready"
@@ -94,7 +94,7 @@ def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
     assert WORKER_SECONDS <= len(answers) * RECHECK_SECONDS < WORKER_SECONDS + 3
 
 
-def test_a_coroutine_that_is_cancelled_after_the_end_writes_nothing(worker):
+def test_a_coroutine_cancelled_after_the_end_writes_nothing(worker):
     ours = worker()
     assert ours.take(HOST, ours) == "ready"
     ours.close()
@@ -144,7 +144,7 @@ def test_a_clock_that_was_set_back_is_named(worker, clock, caplog):
         ({"sent": 110.0, "stalled": 9.0}, 7.0),  # 3 of these came after it was sent
     ],
 )
-def test_of_the_time_that_the_process_stood_still_counts_what_came_after_the_sending(
+def test_a_stall_before_the_sending_is_not_part_of_an_exchange(
     tmp_path, monkeypatch, sent, seconds
 ):
     """Else a host that answers slowly, on a busy machine, would get as many requests as others."""
@@ -270,5 +270,5 @@ def test_what_a_host_does_in_a_row_puts_off_its_other_requests(ends, reason):
         (in_a_row(503, 500, 503), "it refused 1 request in a row"),
     ],
 )
-def test_a_host_without_a_try_left_is_put_off_but_not_for_its_robots_txt(ends, reason):
+def test_a_host_without_tries_is_deferred_except_for_robots_txt(ends, reason):
     assert reason_after(*ends, gave_up=True) == reason

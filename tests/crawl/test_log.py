@@ -61,8 +61,8 @@ def test_strangers_text_is_safe_after_it_is_decoded_as_well():
     shown = r'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     assert logged("it said %s", said, exc_info=None)["message"] == f"it said {shown}"
     assert len(logged("%s", "\x1b" * 500_000, exc_info=None)["message"]) <= MAX_LINE_CHARACTERS
-    table = logged("run ended:\n  %s", "fetched  1\n  failed\x1b 2", exc_info=None)["message"]
-    assert table == "run ended:\n  fetched  1\n  failed\\x1b 2"
+    table = logged("ended:\n  %s", "fetched 1\n  failed\x1b", exc_info=None)["message"]
+    assert table == "ended:\n  fetched 1\n  failed\\x1b"
 
 
 def test_an_exception_stands_beside_the_message():
@@ -71,8 +71,8 @@ def test_an_exception_stands_beside_the_message():
     except ValueError:
         told = logged("it broke", exc_info=sys.exc_info())
     assert told["message"] == "it broke"
-    assert told["exception"].startswith("Traceback (most recent call last):\n")
-    assert told["exception"].endswith(r"could not convert string to float: '\x1b[2J'")
+    assert told["exception"].startswith("Traceback (")
+    assert told["exception"].endswith(r"'\x1b[2J'")
 
 
 @pytest.mark.parametrize("appends", [True, False])
@@ -118,11 +118,11 @@ def test_a_log_of_json_stays_one_when_it_is_protected(clean_log, capsys):
         handler.emit(logging.makeLogRecord({"msg": "x"}))
     assert calls == [1]
     (told,) = capsys.readouterr().err.splitlines()
-    assert "the log on standard error cannot be written: No space left on device" in told
+    assert "No space left" in told
 
 
 def test_another_format_is_refused(clean_log):
-    with pytest.raises(BadSetting, match="WALSH_LOG_FORMAT is 'xml', but must be \"text\" or"):
+    with pytest.raises(BadSetting, match="WALSH_LOG_FORMAT is 'xml'"):
         Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "xml"}))
 
 
@@ -202,8 +202,8 @@ def test_a_value_is_bounded():
 
 
 def test_tables_and_tracebacks_keep_their_lines():
-    assert line("run ended:\n  %s", "fetched  1\n  failed\t2") == (
-        "INFO: run ended:\n  fetched  1\n  failed\t2"
+    assert (
+        line("ended:\n  %s", "fetched  1\n  failed\t2") == "INFO: ended:\n  fetched  1\n  failed\t2"
     )
     try:
         float("\x1b[2J")
@@ -212,5 +212,6 @@ def test_tables_and_tracebacks_keep_their_lines():
             "%s broke in C:\\temp", "it\n", exc_info=(ValueError, error, error.__traceback__)
         )
     first, second, *_ = text.split("\n")
-    assert (first, second) == (r"INFO: it\n broke in C:\temp", "Traceback (most recent call last):")
-    assert text.endswith(r"could not convert string to float: '\x1b[2J'")
+    assert first == r"INFO: it\n broke in C:\temp"
+    assert second.startswith("Traceback (")
+    assert text.endswith(r"'\x1b[2J'")

@@ -111,7 +111,7 @@ def test_other_work_has_its_turn_between_many_items():
 
 
 @pytest.mark.parametrize(("since", "then"), [(None, 90.0), (5.0, 5.0), (1e6, 90.0)])
-def test_refusals_in_a_row_have_one_begin_that_a_wrong_clock_does_not_set(since, then):
+def test_a_wrong_clock_does_not_change_the_begin_of_refusals(since, then):
     known = SourceRecord(url=URL, kind="feed", refused_since=since)
     record = after_refusal(known, 503, 90.0)
     assert (record.outcome, record.status, record.refused_since) == ("refused", 503, then)

@@ -88,7 +88,7 @@ def test_a_key_that_others_may_use(file, mode):
     ],
 )
 def test_where_the_keys_are_has_to_be_an_https_url(url):
-    with pytest.raises(BadSetting, match=r"WALSH_SIGNATURE_AGENT is .* but must be an http"):
+    with pytest.raises(BadSetting, match="WALSH_SIGNATURE_AGENT"):
         options(SIGNATURE_AGENT=url)
 
 

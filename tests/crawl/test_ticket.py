@@ -60,7 +60,7 @@ def test_a_copy_takes_the_ticket_along_and_changes_its_own_only(again):
     assert visit_of(request).lifetimes == ()
 
 
-def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing_else():
+def test_the_next_request_of_a_visit_continues_it():
     page = PageResult(is_gone=True, move=None)
     visit = Visit(
         Source(URL), may_be_feed, None, ("a",), (Lifetime(URL, 1.0),), page, 404, "text/html"
@@ -124,7 +124,7 @@ def test_what_meta_says_by_itself_counts_for_nothing(meta):
     assert first_url(Request("http://blog.example/private", meta=meta)).endswith("/private")
 
 
-def test_after_its_response_only_the_request_itself_has_its_ticket(with_ticket):
+def test_after_the_response_a_copy_takes_over_the_ticket_once(with_ticket):
     retried = with_ticket.copy()
     end_ticket(retried)
     assert not claims_nothing(retried), "its callback goes on with the visit"
@@ -136,7 +136,7 @@ def test_after_its_response_only_the_request_itself_has_its_ticket(with_ticket):
     assert not repeats(retried, Request(URL))
 
 
-def test_a_request_without_dot_segments_takes_the_place_of_one_with_them():
+def test_a_request_without_dot_segments_keeps_the_ticket():
     request = Request("http://blog.example/a/../feed", meta={"kept": 1}, priority=3)
     note(request, attempt=2)
     set_visit(request, Visit(Source(URL), may_be_feed))

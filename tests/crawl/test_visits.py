@@ -120,7 +120,7 @@ def test_of_a_host_that_was_lost_no_further_source_is_visited(worker, visit, rea
     ("is_dead", "is_other", "seconds"),
     [(False, False, 15.0), (True, False, 55.0), (True, True, 55.0), (False, True, 50.0)],
 )
-def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
+def test_a_run_ends_while_live_workers_visit_its_hosts(
     worker, clock, sleeps, visit, is_dead, is_other, seconds
 ):
     ours, other = worker(), worker()
@@ -142,7 +142,7 @@ def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
     assert clock.now() - began <= seconds
 
 
-def test_who_waits_for_workers_that_beat_tries_none_of_their_hosts(
+def test_a_waiting_worker_does_not_try_hosts_of_live_workers(
     worker, clock, sleeps, visit, monkeypatch
 ):
     """A vain try is a transaction, and there may be thousands of hosts."""
@@ -170,9 +170,7 @@ def test_who_waits_for_workers_that_beat_tries_none_of_their_hosts(
 
 
 @pytest.mark.parametrize("delay", [1.0, 20.0, 60.0])
-def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
-    worker, clock, sleeps, visit, delay
-):
+def test_a_host_is_free_for_a_moment_after_a_minute(worker, clock, sleeps, visit, delay):
     """Then a redirect of another worker gets through that waits there."""
     ours, other = worker(), worker()
     other.context.state.hosts.set_delay(HOST, delay, "for this test")
@@ -214,7 +212,7 @@ def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, visit
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
-def test_a_worker_takes_few_hosts_until_it_knows_that_it_is_alone(worker, sleeps, is_alone):
+def test_a_worker_takes_few_hosts_until_it_is_alone(worker, sleeps, is_alone):
     """Others that start at the same moment would have to wait for what it took."""
     ours, other = worker(), worker()
     ours.hosts.beat(same(1))
@@ -257,9 +255,7 @@ def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, ho
     assert worker().hosts.take(host, None) == "ready"
 
 
-def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
-    worker, clock, sleeps, visit
-):
+def test_a_redirect_of_another_worker_ends_no_visits_of_a_host(worker, clock, sleeps, visit):
     """It owns the host for some time, and beats, but visits nothing there."""
     ours, other = worker(), worker()
     other.context.state.hosts.set_delay(HOST, 10.0, "for this test")
@@ -285,7 +281,7 @@ def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
 
 
 @pytest.mark.usefixtures("sleeps")
-def test_a_host_that_was_lost_and_is_owned_for_another_reason_gives_no_way(worker, clock, visit):
+def test_a_host_owned_again_for_a_redirect_does_not_stop_visits(worker, clock, visit):
     ours, other = worker(), worker()
     other.hosts.beat("others")
 
@@ -301,7 +297,7 @@ def test_a_host_that_was_lost_and_is_owned_for_another_reason_gives_no_way(worke
     assert "http://b.example/" in visit(ours, urls, lose)
 
 
-def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
+def test_the_delay_of_a_source_keeps_the_host_it_redirects_to(worker):
     ours, other = worker(), worker()
     source = Source(f"http://{HOST}/", delay=timedelta(hours=1))
     request = Request("http://b.example/")
@@ -317,21 +313,21 @@ def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
 def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
     """Also at the host of the blocklist, which each of them tries (decision 28)."""
     workers = [worker(), worker()]
-    assert all(each.hosts is not None for each in workers), "their runs have begun"
+    assert all(member.hosts is not None for member in workers), "their runs have begun"
     silent = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
-    for each in workers:
+    for member in workers:
         request = Request(f"https://{LIST}/robots.txt")
-        assert each.hosts.take(LIST, request) == "ready"
+        assert member.hosts.take(LIST, request) == "ready"
         record = RequestRecord(clock.now(), LIST, request.url, "")
-        assert each.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record).status == "ready"
-        found = each.hosts.end(request, LIST, silent, record)
+        assert member.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record).status == "ready"
+        found = member.hosts.end(request, LIST, silent, record)
         assert (found.times.unreachable, found.hold) == (1, 0.0)
-        each.hosts.let_go(LIST, request)
+        member.hosts.let_go(LIST, request)
         clock.advance(5.0)
 
 
 @pytest.mark.usefixtures("sleeps")
-def test_the_sources_of_a_host_that_is_owned_already_are_visited_too(worker, visit):
+def test_sources_of_a_host_that_is_already_owned_are_visited(worker, visit):
     """As that of the blocklist, which is fetched at the same time."""
     ours = worker()
     assert ours.hosts.take(HOST, "the blocklist") == "ready"

@@ -9,12 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: Seconds after which something hangs, whatever else the machine does.
-LONGEST = 300.0
+HANG_SECONDS = 300.0
 
 
 def execute(*command, **options):
     """Run a command to its end; return what `subprocess.run` does, its output as text."""
-    given = {"capture_output": True, "text": True, "timeout": 2 * LONGEST} | options
+    given = {"capture_output": True, "text": True, "timeout": 2 * HANG_SECONDS} | options
     return subprocess.run(list(map(str, command)), check=False, **given)
 
 
@@ -48,7 +48,7 @@ def _all_rows(test, names, rows):
                 error.add_note(f"row: {row}")
                 failures.append(error)
         if failures:
-            others = "".join(f"\n{each.__notes__[-1]}" for each in failures[1:])
+            others = "".join(f"\n{failure.__notes__[-1]}" for failure in failures[1:])
             failures[0].add_note(f"{len(failures)} of {len(rows)} rows fail{others}")
             raise failures[0]
 

@@ -34,9 +34,9 @@ def ask(url, data=None):
 
 
 def crawl(url):
-    for each in (url, urljoin(url, "/robots.txt"), urljoin(url, "/image.png")):
+    for address in (url, urljoin(url, "/robots.txt"), urljoin(url, "/image.png")):
         for _ in range(MAX_TRIES):
-            if ask(each) not in (429, 500, 503):
+            if ask(address) not in (429, 500, 503):
                 break
     ask(os.environ["CONFORMANCE_BLOCKLIST"])
     ask(url)

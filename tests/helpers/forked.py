@@ -34,6 +34,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import walk_packages
 from select import select
+from types import ModuleType
 from typing import Any, Final, NoReturn, TextIO, TypedDict
 
 #: What a crawl imports, except Twisted's reactor, which cannot be used after a fork, and the
@@ -61,7 +62,7 @@ _ENDS: Final = 0
 
 
 class Request(TypedDict):
-    """What a child has to run: `python -m` with these arguments, folder and environment."""
+    """What a child has to run: Python with these arguments (`-m` or `-c`), folder, environment."""
 
     arguments: list[str]
     cwd: str
@@ -91,8 +92,8 @@ class _Server:
         self._woken, self._wakes = socket.socketpair()
         for end in (self._woken, self._wakes):
             end.setblocking(False)
-        for each in (listener, self._woken, _ENDS):
-            self._selector.register(each, selectors.EVENT_READ)
+        for channel in (listener, self._woken, _ENDS):
+            self._selector.register(channel, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -131,8 +132,8 @@ class _Server:
         connections = [key.fileobj for key in self._selector.get_map().values() if key.fd != _ENDS]
         self._selector.close()
         channels = [other for other, _ in self._children.values()]
-        for each in (*connections, self._wakes, channel, *channels):
-            each.close()
+        for open_end in (*connections, self._wakes, channel, *channels):
+            open_end.close()
         for standard, stream in enumerate(descriptors[1:]):
             os.dup2(stream, standard)
             os.close(stream)
@@ -180,16 +181,16 @@ def _import_what_a_crawl_imports() -> None:
 
 def _own_path() -> list[str]:
     """Return the `sys.path` of this environment, without what PYTHONPATH adds to it."""
-    given = {os.path.abspath(each) for each in _python_path(os.environ)}  # noqa: PTH100
-    return [each for each in sys.path[1:] if each not in given]
+    given = {os.path.abspath(folder) for folder in _python_path(os.environ)}  # noqa: PTH100
+    return [folder for folder in sys.path[1:] if folder not in given]
 
 
 def _python_path(environment: Mapping[str, str]) -> list[str]:
-    return [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
 def _run(request: Request, path: list[str]) -> None:
-    """Become `python -m MODULE ...`."""
+    """Become `python -m MODULE ...` or `python -c PROGRAM ...`."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -198,11 +199,16 @@ def _run(request: Request, path: list[str]) -> None:
     sys.path[:] = [str(Path.cwd()), *_python_path(os.environ), *path]
     sys.path_importer_cache.clear()
     _customize()
-    module, *arguments = request["arguments"]
-    sys.argv = [module, *arguments]
+    option, program, *arguments = request["arguments"]
     if arguments[:1] == ["crawl"]:
         subprocess.Popen = Interpreter().popen  # type: ignore[assignment,misc]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if option == "-m":
+        sys.argv = [program, *arguments]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [option, *arguments]
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(program, "<string>", "exec"), vars(sys.modules["__main__"]))
 
 
 class Interpreter:

@@ -6,9 +6,10 @@
 
 `python -m scrapy` needs most of a second to import Scrapy; a child of the fork server has it
 already. The children are ordinary processes, with their own working directory, environment,
-streams, sockets, signals and exit status. Only `[sys.executable, "-m", MODULE, ...]` is forked. Any
-other command is started by `subprocess.Popen`, and so is a command whose environment has variables
-that an interpreter reads only at its start.
+streams, sockets, signals and exit status. Only `[sys.executable, "-m", MODULE, ...]` and
+`[sys.executable, "-c", PROGRAM, ...]` are forked. Any other command is started by
+`subprocess.Popen`, and so is a command whose environment has variables that an interpreter reads
+only at its start.
 
 Other processes may share its imports: `ForkServer(launch.address)`.
 """
@@ -108,7 +109,7 @@ class ForkServer:
             return subprocess.Popen(
                 command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr
             )
-        request = {"arguments": list(command[2:]), "cwd": str(cwd), "environment": dict(env)}
+        request = {"arguments": list(command[1:]), "cwd": str(cwd), "environment": dict(env)}
         with Path(os.devnull).open("r+b") as nowhere:
             given = [
                 nowhere.fileno() if stream == subprocess.DEVNULL else _descriptor(stream, standard)
@@ -119,9 +120,9 @@ class ForkServer:
             return self._fork(list(command), json.dumps(request).encode(), given)
 
     def _can_fork(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        return list(command[:2]) == [sys.executable, "-m"] and _read_at_start(
-            environment
-        ) == _read_at_start(self._environment)
+        if command[0] != sys.executable or command[1] not in ("-m", "-c"):
+            return False
+        return _read_at_start(environment) == _read_at_start(self._environment)
 
     def _fork(self, command: list[str], request: bytes, streams: list[int]) -> Process:
         ours, theirs = socket.socketpair()

@@ -6,7 +6,7 @@ import ssl
 import threading
 from contextlib import suppress
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 
 
 class Relay:
@@ -35,8 +35,8 @@ class Relay:
         self.end_connections()
         for thread in self._threads:
             thread.join()
-        for each in (self._listener, *self._sockets):
-            each.close()
+        for sock in (self._listener, *self._sockets):
+            sock.close()
 
     @property
     def connections(self):
@@ -47,9 +47,9 @@ class Relay:
         self._is_silent.set()
 
     def end_connections(self):
-        for each in self._sockets:
+        for sock in self._sockets:
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
 
     def refuse(self):
         with suppress(OSError):
@@ -92,7 +92,7 @@ class Client:
     def tcp(self, host, scheme="http", address=None):
         """Return a connected socket."""
         place = address or self.web.address(host), self.web.ports[scheme]
-        return socket.create_connection(place, timeout=LONGEST)
+        return socket.create_connection(place, timeout=HANG_SECONDS)
 
     def open(self, host, scheme="http", address=None, session=None):
         """Return a connected socket, which speaks TLS if the scheme says so."""
@@ -103,7 +103,7 @@ class Client:
 
     def connection(self, host, scheme="http", **options):
         """Return an `http.client` connection, which may carry several requests."""
-        connection = http.client.HTTPConnection(host, timeout=LONGEST)
+        connection = http.client.HTTPConnection(host, timeout=HANG_SECONDS)
         connection.sock = self.open(host, scheme, **options)
         connection.auto_open = 0
         return connection

@@ -92,6 +92,22 @@ def rows_of(crawl, statement, parameters=()):
         return state.execute(statement, parameters).fetchall()
 
 
+def log_lines(run, *words):
+    """The lines that a crawl or a command logged and that contain all of these words."""
+    return [line for line in run.stderr.splitlines() if all(word in line for word in words)]
+
+
+def blamed_hosts(crawl):
+    """The hosts in the state of a crawl that have failures, or are on hold."""
+    blamed = "refusals OR unreachable OR server_errors OR hold_until"
+    return [host for (host,) in rows_of(crawl, f"SELECT host FROM hosts WHERE {blamed}")]
+
+
+def hosts_in_flight(crawl):
+    """The hosts in the state of a crawl to which a request has not ended."""
+    return [host for (host,) in rows_of(crawl, "SELECT host FROM hosts WHERE in_flight_until > 0")]
+
+
 #: The identity of another project's bot, whose spiders may follow links.
 AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
 IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}

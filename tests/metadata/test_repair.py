@@ -10,9 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import cases
-from tests.test_parsers import ATOM as ATOM_HOSTILE
-from tests.test_parsers import JSON_FEED
-from tests.test_parsers import RSS as RSS_HOSTILE
+from tests.helpers import documents as samples
 from walsh_scrapy.metadata import feed as feed_module
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
@@ -214,7 +212,7 @@ def in_item(head, unit, tail=b""):
 
 
 @settings(max_examples=100)
-@given(st.sampled_from([RSS_HOSTILE, ATOM_HOSTILE, JSON_FEED]), st.text(max_size=40))
+@given(st.sampled_from([samples.RSS, samples.ATOM, samples.JSON_FEED]), st.text(max_size=40))
 def test_any_content_type(feed, content_type):
     read_of_hostile(feed, content_type)
     read_of_hostile(feed, f"text/xml; charset={content_type}")
@@ -308,7 +306,7 @@ def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
 
     monkeypatch.setattr(feed_module._WholeTextReader, "parse", strict)
     with pytest.raises(MemoryError):
-        parse_feed(RSS_HOSTILE, url=URL, content_type=None, source=URL)
+        parse_feed(samples.RSS, url=URL, content_type=None, source=URL)
 
 
 def test_an_ordinary_feed_of_15_mib_is_read():

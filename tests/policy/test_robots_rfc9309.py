@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests import test_parsers as documents
 from tests.helpers import cases
+from tests.helpers.robotstxt import check_robots
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.testing.conformance.scenario import token_of as token_of_witness
@@ -573,7 +573,7 @@ def everything(body, token, urls, at):
 @given(st.binary(max_size=400) | lines.map(b"\n".join), tokens, st.text(max_size=30), moments)
 def test_any_bytes_raise_no_exception(body, token, url, at):
     everything(body, token, [url, f"/{url}", f"http://{url}", f"http://h/{url}"], at)
-    documents.robots(body)
+    check_robots(body)
     rules = RobotsTxt.parse(body).rules_for(token)
     assert list(rules.lines) == sorted(set(rules.lines))
     assert rules.verdict(url).line is None or rules.verdict(url).line > 0

@@ -3,11 +3,11 @@
 import contextlib
 
 import pytest
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, event
 
+from tests.helpers.engine import open_engine
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.tables import metadata
 from walsh_scrapy.testing.simulation import FakeClock
 
 
@@ -69,25 +69,6 @@ def plans():
     event.listen(Engine, "before_cursor_execute", explain)
     yield plans_seen
     event.remove(Engine, "before_cursor_execute", explain)
-
-
-def open_engine(url, clock):
-    """Open a database as a state does; its clock is a function that returns epoch seconds."""
-    engine = create_engine(url)
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def tune(connection, _record):
-            connection.isolation_level = None
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=OFF")
-
-        @event.listens_for(engine, "begin")
-        def lock(connection):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    metadata.create_all(engine)
-    return engine.execution_options(clock=clock) if clock else engine
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from sqlalchemy import delete as deleted
 from sqlalchemy import insert, select
 
 from tests.helpers import records
+from tests.helpers.engine import open_engine
 from tests.helpers.records import RECORD, SOURCE, entry_of
-from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError

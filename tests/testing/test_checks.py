@@ -53,7 +53,10 @@ def test_a_moment_is_certain_beyond_the_tolerance():
 
 def test_the_docs_have_a_table_of_these():
     """It is made from the code: print it, where this fails."""
-    rows = [f"| {each.evidence} | {each.tolerance:g} s | {each.slack:g} s |" for each in PRECISIONS]
+    rows = [
+        f"| {precision.evidence} | {precision.tolerance:g} s | {precision.slack:g} s |"
+        for precision in PRECISIONS
+    ]
     assert "\n".join(["|---|---|---|", *rows, ""]) in PAGE.read_text(encoding="utf-8")
 
 
@@ -68,7 +71,7 @@ def at(start, end=None):
 
 
 def early(check, *exchanges, **terms):
-    found = [check.see(each, **terms) for each in exchanges]
+    found = [check.see(exchange, **terms) for exchange in exchanges]
     return [gap is not None and gap.is_early for gap in found]
 
 

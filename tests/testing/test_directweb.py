@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tests.helpers import LONGEST
+from tests.helpers import HANG_SECONDS
 from tests.helpers.relay import Client
 from walsh_scrapy.testing import (
     Answer,
@@ -37,7 +37,10 @@ def site(name="a.example", page="x", **more):
 def all_closed(web, count):
     """Return the connections once there are so many, all of them closed."""
     assert web.wait_for_connections(
-        lambda found: len(found) == count and all(each.closed < math.inf for each in found), LONGEST
+        lambda found: (
+            len(found) == count and all(connection.closed < math.inf for connection in found)
+        ),
+        HANG_SECONDS,
     )
     return web.connections
 
@@ -49,7 +52,7 @@ class TestHosts:
         hosts = ["a.example", "b.example", "late.example"]
         addresses = [web.address(host) for host in hosts]
         assert len(set(addresses)) == 3
-        assert all(each.startswith("127.") and each != "127.0.0.1" for each in addresses)
+        assert all(address.startswith("127.") and address != "127.0.0.1" for address in addresses)
         assert Client(web).get("late.example") == (200, b"late")
 
     @pytest.mark.parametrize("scheme", SCHEMES)
@@ -76,14 +79,14 @@ class TestHosts:
         web = direct_web(site())
         assert Client(web).get("a.example", address="127.9.9.9")[0] == 421
 
-    def test_hosts_may_share_an_address_and_have_certificates_of_their_own(self, direct_web):
+    def test_hosts_at_one_address_have_certificates_of_their_own(self, direct_web):
         shared = Answer(["127.0.0.9"])
         web = direct_web(site(page="a", dns=shared), site("b.example", "b", dns=shared))
         client = Client(web)
         for scheme in SCHEMES:
             assert client.get("a.example", scheme=scheme, address="127.0.0.9") == (200, b"a")
             assert client.get("b.example", scheme=scheme, address="127.0.0.9") == (200, b"b")
-        assert [each.host for each in web.connections] == ["a.example", "b.example"] * 2
+        assert [connection.host for connection in web.connections] == ["a.example", "b.example"] * 2
 
     @pytest.mark.parametrize("device", [b"lo", b""])
     def test_an_address_that_others_reach_is_not_served(self, direct_web, monkeypatch, device):
@@ -96,7 +99,7 @@ class TestHosts:
         if own.startswith("127."):
             pytest.skip("this machine has only loopback addresses")
         try:
-            with socket.create_connection((own, web.ports["http"]), LONGEST) as tried:
+            with socket.create_connection((own, web.ports["http"]), HANG_SECONDS) as tried:
                 got = tried.recv(1)
         except (ConnectionRefusedError, ConnectionResetError):
             got = b""
@@ -119,7 +122,7 @@ with DirectWeb(*sites) as web:
     assert len({web.address(site.name) for site in sites}) == 1000
     assert web.most_open_connections == 1
 """
-        subprocess.run([sys.executable, "-c", program], check=True, timeout=LONGEST)
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
 
 
 class TestConnections:
@@ -154,9 +157,9 @@ class TestConnections:
         web = direct_web(*(site(f"{name}.example") for name in "abc"))
         client = Client(web)
         opened = [client.open(f"{name}.example", scheme) for name in "abc"]
-        assert web.wait_for_connections(lambda found: len(found) == 3, LONGEST)
-        for each in opened:
-            each.close()
+        assert web.wait_for_connections(lambda found: len(found) == 3, HANG_SECONDS)
+        for connection in opened:
+            connection.close()
         assert web.most_open_connections == 3
 
     @pytest.mark.parametrize("end", ["plain", "reset", "unread", "unasked"])
@@ -182,15 +185,15 @@ class TestConnections:
         client = Client(web)
         client.get("a.example")
         opened = client.open("a.example")
-        assert web.wait_for_connections(lambda found: len(found) == 2, LONGEST)
+        assert web.wait_for_connections(lambda found: len(found) == 2, HANG_SECONDS)
         web.clear()
-        assert [each.closed for each in web.connections] == [math.inf]
+        assert [connection.closed for connection in web.connections] == [math.inf]
         assert web.log == []
         opened.close()
 
     def test_the_connections_to_a_proxy_are_counted_too(self, loopback_web):
         web = loopback_web(site())
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=HANG_SECONDS)
         connection.request("GET", "http://a.example/")
         connection.getresponse().read()
         connection.close()
@@ -213,7 +216,7 @@ with DirectWeb(Site("a.example", pages={"/": "x"})) as web, socket.socket() as c
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
     assert client.recv(100).startswith(b"HTTP/1.1 200 ")
 """
-        subprocess.run([sys.executable, "-c", program], check=True, timeout=LONGEST)
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
 
 
 class TestTls:
@@ -229,7 +232,7 @@ class TestTls:
             assert connection.sock.version() == f"TLSv{version}"
             session = connection.sock.session
             connection.close()
-        assert [each.handshake for each in web.connections] == ["full", "resumed"]
+        assert [connection.handshake for connection in web.connections] == ["full", "resumed"]
 
     def test_each_site_chooses_its_versions(self, direct_web):
         web = direct_web(site(tls_version="1.2"), site("new.example"))
@@ -256,7 +259,7 @@ class TestTls:
         web = direct_web(Site("plain.example"), site())
         with pytest.raises((ssl.SSLError, ConnectionError)):
             Client(web).open("plain.example", "https")
-        assert [each.handshake for each in all_closed(web, 1)] == ["failed"]
+        assert [connection.handshake for connection in all_closed(web, 1)] == ["failed"]
 
     def test_an_error_of_the_web_itself_is_raised_as_it_closes(self, monkeypatch):
         monkeypatch.setattr(CertificateAuthority, "context", lambda *_: 1 / 0)
@@ -270,7 +273,7 @@ class TestTls:
     def test_the_web_closes_amid_a_handshake(self):
         with DirectWeb(site()) as web, Client(web).tcp("a.example", "https") as opened:
             opened.sendall(b"\x16\x03\x01\x02\x00")
-            assert web.wait_for_connections(lambda found: len(found) == 1, LONGEST)
+            assert web.wait_for_connections(lambda found: len(found) == 1, HANG_SECONDS)
             web.close()
         assert web.connections[0].closed < math.inf
 
@@ -287,19 +290,19 @@ class TestDown:
                 # The kernel answers a SYN on loopback before `connect` returns, if at all.
                 assert connected(tried) is False
         assert Client(web).get("alive.example", scheme=scheme)[0] == 200
-        assert [each.host for each in web.connections] == ["alive.example"]
+        assert [connection.host for connection in web.connections] == ["alive.example"]
 
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_a_mute_host_accepts_and_says_nothing(self, direct_web, scheme):
         web = direct_web(site(down=Down.MUTE))
         opened = Client(web).tcp("a.example", scheme)
         opened.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
-        assert web.wait_for_connections(lambda found: len(found) == 1, LONGEST)
+        assert web.wait_for_connections(lambda found: len(found) == 1, HANG_SECONDS)
         opened.setblocking(False)
         with pytest.raises(BlockingIOError):
             opened.recv(1)
         opened.close()
-        assert [each.host for each in all_closed(web, 1)] == ["a.example"]
+        assert [connection.host for connection in all_closed(web, 1)] == ["a.example"]
         assert web.log == []
 
     @pytest.mark.parametrize("down", [Down.MUTE, Down.ALERT])
@@ -315,7 +318,7 @@ class TestDown:
         web = direct_web(site(down=Down.ALERT))
         with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
             Client(web).open("a.example", "https")
-        assert [each.handshake for each in all_closed(web, 1)] == ["failed"]
+        assert [connection.handshake for connection in all_closed(web, 1)] == ["failed"]
 
 
 def connected(tried):
@@ -376,7 +379,7 @@ def run(launch, tmp_path):
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-            assert process.wait(LONGEST) == 0, (tmp_path / "out").read_text()
+            assert process.wait(HANG_SECONDS) == 0, (tmp_path / "out").read_text()
         return (tmp_path / "out").read_text().splitlines()
 
     return run
@@ -396,7 +399,9 @@ def test_urls_need_no_port(direct_web, run):
     urls = ["http://a.example/", "https://b.example/", "http://c.example:8080/"]
     assert run(web, FETCH, *urls, "http://six.example/") == ["a", "b", "c", "six"]
     assert [hit.url for hit in web.log] == [*urls, "http://six.example/"]
-    assert [each.host for each in web.connections] == [f"{name}.example" for name in NAMES]
+    assert [connection.host for connection in web.connections] == [
+        f"{name}.example" for name in NAMES
+    ]
     assert web.most_open_connections == 1
 
 
@@ -491,13 +496,13 @@ for _ in range(4):
 """
     before, own = time.monotonic(), web.address("a.example")
     assert run(web, program) == ["192.0.2.1", "Name or service not known", own, own]
-    assert [(each.name, each.addresses, each.error) for each in web.lookups] == [
+    assert [(lookup.name, lookup.addresses, lookup.error) for lookup in web.lookups] == [
         ("a.example", ("192.0.2.1",), 0),
         ("a.example", (), socket.EAI_NONAME),
         ("a.example", (own,), 0),
         ("a.example", (own,), 0),
     ]
-    times = [moment for each in web.lookups for moment in (each.started, each.ended)]
+    times = [moment for lookup in web.lookups for moment in (lookup.started, lookup.ended)]
     assert sorted([*times, before, time.monotonic()])[1:-1] == times
     web.clear()
     assert web.lookups == []
@@ -509,11 +514,11 @@ def test_silent_and_slow_resolvers(direct_web, run):
         Site("silent.example", dns=silent(0.1)), Site("slow.example", dns=Answer(delay=0.1))
     )
     lookups(run, web, "silent.example 80 0", "slow.example 80 0")
-    assert [(each.name, each.error) for each in web.lookups] == [
+    assert [(lookup.name, lookup.error) for lookup in web.lookups] == [
         *[("silent.example", socket.EAI_AGAIN)] * 3,
         *[("slow.example", 0)] * 3,
     ]
-    assert all(each.ended - each.started >= 0.1 for each in web.lookups)
+    assert all(lookup.ended - lookup.started >= 0.1 for lookup in web.lookups)
     assert silent().delay == 10.0
 
 

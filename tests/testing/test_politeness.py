@@ -79,10 +79,9 @@ class TestPolite:
             assert_polite(hits)
         head, scope, pacing = str(error.value).splitlines()
         assert head == "2 violations:"
-        assert scope.startswith("- R2: c.example: #4 GET http://c.example/x (200) ")
-        assert pacing.startswith("- R4: a.example: 0.300 s ")
-        assert "#1 GET http://a.example/robots.txt (200)" in pacing
-        assert "#3 GET http://a.example/ (200)" in pacing
+        assert scope.startswith("- R2: c.example: #4 ")
+        assert pacing.startswith("- R4: a.example: ")
+        assert all(value in pacing for value in ("0.300 s", "#1", "#3"))
 
 
 class TestR1Identity:
@@ -97,7 +96,8 @@ class TestR1Identity:
     @pytest.mark.parametrize("name", ["Cookie", "referer", "AUTHORIZATION", "Proxy-Authorization"])
     def test_a_private_header(self, name):
         (sentence,) = violations(log(hit("a.example", "/", 2, headers=((name, ""),))))
-        assert sentence.startswith("R1: a.example: #3 GET http://a.example/ (200) carries ")
+        assert sentence.startswith("R1: a.example: #3 ")
+        assert name.lower() in sentence.lower()
 
 
 class TestR2Robots:
@@ -107,7 +107,8 @@ class TestR2Robots:
     def test_a_page_before_the_end_of_its_robots(self):
         hits = [hit("a.example", ROBOTS, 0, 5), hit("a.example", "/", 2)]
         sentence, _ = violations(hits)
-        assert sentence.endswith("came before #1 GET http://a.example/robots.txt (200) had ended")
+        assert sentence.startswith("R2: a.example: #2 ")
+        assert "#1 GET http://a.example/robots.txt" in sentence
 
     def test_each_port_has_its_own(self):
         assert rules(log(hit("a.example", "/", 2, port=8080))) == ["R2"]
@@ -213,9 +214,9 @@ class TestR4Pacing:
 
     def test_two_at_once(self):
         (sentence,) = violations(log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4)))
-        assert "#4 GET http://b.example/ (200) began 1.000 s before #3 GET" in sentence
+        assert all(value in sentence for value in ("#4", "1.000 s", "#3"))
 
-    def test_many_hosts_at_once_if_not_serial_but_never_two_to_one_host(self):
+    def test_without_serial_a_host_still_gets_one_request_at_a_time(self):
         hits = log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4))
         assert rules(hits, serial=False) == []
         hits = log(hit("a.example", "/", 2, 3), hit("a.example", "/2", 4))
@@ -289,8 +290,7 @@ class TestR5Backoff:
         hits = log(*(hit("a.example", "/", at, status=503) for at in ends))
         assert violations(hits) == []
         (sentence,) = violations(hits, backoff=2)
-        assert "came 7.900 s after #5" in sentence
-        assert "at least 8.000 s" in sentence
+        assert all(value in sentence for value in ("7.900 s", "#5", "8.000 s"))
         assert violations(hits, backoff=2, backoff_max=7) == []
 
     def test_a_success_ends_the_series_of_failures(self):
@@ -346,7 +346,8 @@ class TestR7Validators:
             hit("a.example", "/", 6, headers=[("If-None-Match", '"1"')]),
         )
         (sentence,) = violations(hits, conditional=True)
-        assert '#5 GET http://a.example/ (200) has If-None-Match: "1"' in sentence
+        assert "#5" in sentence
+        assert 'If-None-Match: "1"' in sentence
 
 
 class TestR8Frequency:
@@ -374,10 +375,8 @@ class TestR4Connections:
     def test_two_at_once(self):
         first, second = self.opened("a.example", 0, 2), self.opened("b.example", 1.5, 3)
         (sentence,) = self.broken(first, second)
-        assert sentence == (
-            "R4: b.example: connection 2 (http) was opened 0.500 s before connection 1 to "
-            "http://a.example was closed"
-        )
+        assert sentence.startswith("R4: b.example: connection 2 ")
+        assert all(value in sentence for value in ("0.500 s", "connection 1", "http://a.example"))
 
     def test_one_that_stays_open_overlaps_all_that_follow(self):
         later = [self.opened("b.example", 10 * start, 10 * start + 1) for start in (1, 2)]
@@ -398,15 +397,15 @@ class TestR4Connections:
         ]
         found = self.broken(*connections, full_handshakes=allowed)
         assert len(found) == broken
-        assert all("2 full TLS handshakes; 1 are allowed" in sentence for sentence in found)
+        assert all("2 full TLS" in sentence for sentence in found)
 
-    def test_a_connection_without_a_request_is_a_contact_with_its_host(self):
+    def test_a_connection_without_a_request_counts_as_a_contact(self):
         failed = self.opened("a.example", 10.0, 10.1, "failed", client=7)
         assert self.broken(failed, log=POLITE) == []
         (sentence,) = self.broken(failed, self.opened("a.example", 10.5, 10.6, "failed"))
-        assert sentence.startswith("R4: a.example: 0.500 s from the end of #1 CONNECT https://a.")
+        assert sentence.startswith("R4: a.example: 0.500 s ")
         (sentence,) = self.broken(failed, blocked=["a.example"])
-        assert sentence.startswith("R3: a.example: #1 CONNECT https://a.example (no answer)")
+        assert sentence.startswith("R3: a.example: #1 CONNECT ")
 
     def test_a_connection_with_a_request_is_not(self):
         sent = replace(hit("a.example", ROBOTS, 10.2), client=7)

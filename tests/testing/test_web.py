@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import feedparser
 import pytest
 
-from tests.helpers import LONGEST, cases
+from tests.helpers import HANG_SECONDS, cases
 from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.politeness import violations
@@ -29,7 +29,7 @@ FEED = "http://blog.example/feed.xml"
 
 def get(web, url, method="GET", **headers):
     """Ask the web as a proxy; return status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=HANG_SECONDS)
     try:
         connection.request(
             method, url, headers={k.replace("_", "-"): v for k, v in headers.items()}
@@ -42,7 +42,7 @@ def get(web, url, method="GET", **headers):
 
 def ended(web, count):
     """Return the log once it holds that many exchanges that have ended."""
-    assert web.wait_for(lambda log: sum(h.ended < math.inf for h in log) >= count, LONGEST)
+    assert web.wait_for(lambda log: sum(h.ended < math.inf for h in log) >= count, HANG_SECONDS)
     return web.log
 
 
@@ -54,7 +54,7 @@ class TestAnswers:
     def test_a_proxied_and_a_direct_request_get_the_same_page(self, loopback_web):
         web = loopback_web(Site("127.0.0.1", pages={"/x": "direct"}), site("proxied"))
         assert get(web, FEED)[2] == b"proxied"
-        with urllib.request.urlopen(f"{web.url}/x", timeout=LONGEST) as response:
+        with urllib.request.urlopen(f"{web.url}/x", timeout=HANG_SECONDS) as response:
             assert response.read() == b"direct"
 
     def test_the_environment_sends_every_host_through_the_web(self, loopback_web, monkeypatch):
@@ -65,7 +65,7 @@ class TestAnswers:
         proxies = urllib.request.getproxies()
         assert {proxies["http"], proxies["https"]} == {web.url}
         assert "no" not in proxies
-        with urllib.request.build_opener().open(FEED, timeout=LONGEST) as response:
+        with urllib.request.build_opener().open(FEED, timeout=HANG_SECONDS) as response:
             assert response.read() == b"here"
 
     @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class TestAnswers:
     @pytest.mark.parametrize("request_", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
     def test_a_malformed_request_gets_400(self, loopback_web, request_):
         web = loopback_web()
-        with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=HANG_SECONDS) as client:
             client.sendall(request_)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -217,7 +217,7 @@ class TestFaults:
         web = loopback_web(site(Reply("x", delay=60)))
         with socket.create_connection(("127.0.0.1", web.port)) as client:
             client.sendall(f"GET {FEED} HTTP/1.1\r\n\r\n".encode())
-            assert web.wait_for(lambda log: len(log) == 1, LONGEST)
+            assert web.wait_for(lambda log: len(log) == 1, HANG_SECONDS)
             assert web.log[0].ended == math.inf
         left = time.monotonic()
         (hit,) = ended(web, 1)
@@ -261,7 +261,7 @@ class TestLog:
     def test_a_faulty_request_is_logged_as_it_was_sent(self, loopback_web, sent):
         web = loopback_web(site("four"))
         lines = [f"GET {FEED}?\xe9 HTTP/1.1", *(f"{name}: {value}" for name, value in sent)]
-        with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=HANG_SECONDS) as client:
             client.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
             assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
         (hit,) = ended(web, 1)
@@ -281,7 +281,7 @@ class TestLog:
 
     def test_a_request_body_is_skipped(self, loopback_web):
         web = loopback_web(site("x"))
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=HANG_SECONDS)
         for _ in range(2):
             connection.request("POST", FEED, body=b"12345")
             assert connection.getresponse().read() == b"x"
@@ -364,7 +364,7 @@ def tunnel(web, host="blog.example", port=443):
     """A connection to a host through the web, from a client that trusts only the web's CA."""
     context = ssl.create_default_context(cafile=web.environment.get("SSL_CERT_FILE"))
     connection = http.client.HTTPSConnection(
-        "127.0.0.1", web.port, timeout=LONGEST, context=context
+        "127.0.0.1", web.port, timeout=HANG_SECONDS, context=context
     )
     connection.set_tunnel(host, port)
     return connection
@@ -387,7 +387,7 @@ def fetched(web, **where):
 def all_ended(web, count):
     """Return the log once it holds that many exchanges, all of them ended."""
     assert web.wait_for(
-        lambda log: len(log) == count and all(h.ended < math.inf for h in log), LONGEST
+        lambda log: len(log) == count and all(h.ended < math.inf for h in log), HANG_SECONDS
     )
     return web.log
 
@@ -479,7 +479,7 @@ def test_a_certificate_is_for_any_host(host, name):
 
 def test_a_client_that_leaves_before_tls(loopback_web):
     web = loopback_web(secure_site())
-    with socket.create_connection(("127.0.0.1", web.port), timeout=LONGEST) as client:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=HANG_SECONDS) as client:
         client.sendall(b"CONNECT blog.example:443 HTTP/1.1\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 200 ")
         left = time.monotonic()
@@ -505,7 +505,7 @@ def test_only_bytes_that_the_client_reads_count_as_sent(loopback_web):
     web = loopback_web(secure_site("x" * 30_000_000))
     connection = tunnel(web)
     connection.request("GET", "/feed")
-    assert web.wait_for(lambda log: len(log) == 2, LONGEST)
+    assert web.wait_for(lambda log: len(log) == 2, HANG_SECONDS)
     assert web.log[1].ended == math.inf
     connection.close()
     assert all_ended(web, 2)[1].complete is False

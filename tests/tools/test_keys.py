@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from http_message_signatures import HTTPMessageVerifier, algorithms
 
-from tests.contract.test_r1_identity import Keys
+from tests.helpers.keydirectory import DirectoryKeys
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.keys import read_keys, write_new_key
 
@@ -49,7 +49,9 @@ def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     answer = SimpleNamespace(
         status_code=200, headers=headers, request=Request("GET", URL, {"Host": "bot.example"})
     )
-    verifier = HTTPMessageVerifier(signature_algorithm=algorithms.ED25519, key_resolver=Keys(body))
+    verifier = HTTPMessageVerifier(
+        signature_algorithm=algorithms.ED25519, key_resolver=DirectoryKeys(body)
+    )
     proofs = verifier.verify(
         answer,
         expect_tag="http-message-signatures-directory",

@@ -14,7 +14,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
 )
 
-from tests.wire.test_http1 import Pieces
+from tests.helpers.responses import Pieces
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.wire import connections as module
 from walsh_scrapy.wire.connections import MAX_LOOKUPS_AHEAD, Connections, Endpoint, Names
@@ -92,7 +92,7 @@ def test_a_lookup_that_was_given_up_serves_whoever_asks_next(system):
     assert asked == ["slow.example"]
 
 
-def test_lookups_ahead_are_bounded_and_their_failures_are_nobodys(system):
+def test_lookups_ahead_are_bounded_and_their_failures_ignored(system):
     answers, asked = system
     release = threading.Event()
     answers |= {f"{number}.example": release for number in range(50)}
@@ -169,9 +169,7 @@ def test_any_answer_of_a_name_server_is_reported(system, answer, is_answer):
     ],
     ids=" ".join,
 )
-def test_a_host_that_has_to_be_public_is_connected_to_public_addresses_only(
-    system, monkeypatch, addresses
-):
+def test_a_public_host_is_connected_only_at_public_addresses(system, monkeypatch, addresses):
     """One address that is not public is enough; no socket is opened."""
     answers, _ = system
     answers["hop.example"] = addresses
@@ -207,7 +205,9 @@ BLAMED = {
 
 def several(*numbers):
     """The error of attempts at several addresses: the numbers are in the text only."""
-    return OSError(f"Multiple exceptions: {', '.join(f'[Errno {each}] no' for each in numbers)}")
+    return OSError(
+        f"Multiple exceptions: {', '.join(f'[Errno {number}] no' for number in numbers)}"
+    )
 
 
 def os_error(number):
@@ -294,4 +294,4 @@ def test_a_handshake_that_cannot_succeed_is_not_tried_again(answer, reason):
     with pytest.raises(NoSecureConnection) as caught:
         asyncio.run(Tls().secure(Pieces([answer]), "x.example", 443))
     assert isinstance(caught.value, Unreachable)
-    assert str(caught.value) == f"TLS: no secure connection with x.example: {reason}"
+    assert str(caught.value).endswith(f"x.example: {reason}")
