@@ -243,8 +243,8 @@ def test_unit_and_image_run_the_same_crawl():
 def test_a_crawl_needs_to_write_its_state_only(loopback_web, tmp_path):
     needs("unshare", "setpriv")
     folder, project = tmp_path / "state", tmp_path / "project"
-    for each in (folder, project):
-        each.mkdir()
+    for directory in (folder, project):
+        directory.mkdir()
     (project / "scrapy.cfg").write_text((ROOT / "scrapy.cfg").read_text("utf-8"), "utf-8")
     (project / ".scrapy").symlink_to(folder)
     (project / "sources.toml").write_text('[[source]]\nurl = "http://blog.example/feed"\n', "utf-8")
@@ -336,7 +336,7 @@ def container(tmp_path):
 
 
 @pytest.mark.parametrize("last", [3, 4], ids=["in a crawl", "in a pause"])
-def test_a_container_crawls_again_until_sigterm_and_ends_in_order(container, last):
+def test_a_container_crawls_until_sigterm_and_ends_in_order(container, last):
     process = container(last, scrapy=STAND_IN, sleep=STAND_IN)
     expected = ["scrapy crawl feeds\n", "sleep 600\n"] * 2
     assert [process.stdout.readline() for _ in range(last)] == expected[:last]

@@ -102,8 +102,8 @@ def test_what_comes_from_elsewhere_is_found():
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 GROUPS = PROJECT["dependency-groups"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-RUN = [*PROJECT["project"]["dependencies"], *(each for extra in EXTRAS.values() for each in extra)]
-DEVELOPED = [each for name in ("test", "check", "release", "docs") for each in GROUPS[name]]
+RUN = [*PROJECT["project"]["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
+DEVELOPED = [line for name in ("test", "check", "release", "docs") for line in GROUPS[name]]
 ASKED = {
     "requirements.txt": [*RUN, *DEVELOPED],
     ".ci/lowest.txt": [*RUN, *GROUPS["test"]],
@@ -117,8 +117,8 @@ PINNED = re.compile(
 @pytest.mark.parametrize("name", ASKED)
 def test_every_requirement_is_pinned_with_hashes(name):
     text = re.sub(r"^ *#.*\n", "", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
-    for each in re.split(r"\n(?! )", text.rstrip("\n")):
-        assert PINNED.fullmatch(each), each
+    for entry in re.split(r"\n(?! )", text.rstrip("\n")):
+        assert PINNED.fullmatch(entry), entry
     assert "://" not in text
 
 
@@ -137,7 +137,7 @@ def test_the_lowest_versions_are_the_bounds_of_pyproject():
     )
     pins = {pin.name: next(iter(pin.specifier)).version for pin in map(Requirement, lines)}
     for asked in map(Requirement, PROJECT["project"]["dependencies"]):
-        lowest = next(each.version for each in asked.specifier if each.operator == ">=")
+        lowest = next(bound.version for bound in asked.specifier if bound.operator == ">=")
         assert Version(pins[canonicalize_name(asked.name)]) == Version(lowest), asked
 
 
