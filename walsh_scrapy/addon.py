@@ -68,6 +68,11 @@ MUSTS: Final[dict[str, tuple[Any, str]]] = {
     "SCHEDULER": (SCHEDULER, "the scheduler of this add-on waits until a host may be requested"),
     "DOWNLOADER": (DOWNLOADER, "the middlewares of this add-on need the downloader of Scrapy"),
     "ROBOTSTXT_OBEY": (True, "this add-on always obeys robots.txt"),
+    "ROBOTSTXT_USER_AGENT": (None, "WALSH_UA_TOKEN names your bot in robots.txt"),
+    "ROBOTSTXT_PARSER": (
+        "scrapy.robotstxt.ProtegoRobotParser",
+        "this add-on reads robots.txt itself, by RFC 9309",
+    ),
     "COMPRESSION_ENABLED": (True, "this add-on reads compressed documents"),
     "COOKIES_ENABLED": (False, "this add-on never sends cookies"),
     "REFERER_ENABLED": (False, "this add-on never sends a Referer"),
@@ -190,6 +195,7 @@ class Addon:
 
     def _check_scope(self, settings: Settings, options: Options) -> None:
         """Raise BadSetting for a spider that could request nothing; the message has the remedy."""
+        # There is no crawler if only settings are checked.
         spider = self._crawler.spidercls if self._crawler else DeclaringSpider
         if not options.enabled or options.scope == "any" or issubclass(spider, DeclaringSpider):
             return

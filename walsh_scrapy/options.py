@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from scrapy import version_info
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import SettingsAttribute
 from scrapy.utils.project import data_path
@@ -200,6 +201,12 @@ def _check_choice(name: str, value: object, *choices: str) -> str:
     raise bad_setting(name, value, " or ".join(f'"{choice}"' for choice in choices))
 
 
+def _check_log_format(name: str, value: object, *choices: str) -> str:
+    if value == "json" and version_info < (2, 19):  # it has no LOG_INSTALL_ROOT_HANDLER
+        raise bad_setting(name, value, '"text" before Scrapy 2.19; upgrade Scrapy to use "json"')
+    return _check_choice(name, value, *choices)
+
+
 def _setting(default: object, check: Callable[..., object], *arguments: object) -> Any:  # noqa: ANN401 - as field
     """Return the dataclass field of a setting; ``check(name, value, *arguments)`` checks it."""
     return field(default=default, metadata={"check": check, "arguments": arguments})
@@ -293,7 +300,7 @@ class Options:
     #: by one log line per minute. `"off"`: do not show it.
     progress: Progress = _setting("auto", _check_choice, *get_args(Progress))
     #: The format of the log: lines of text, or one JSON object per line.
-    log_format: LogFormat = _setting("text", _check_choice, *get_args(LogFormat))
+    log_format: LogFormat = _setting("text", _check_log_format, *get_args(LogFormat))
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:

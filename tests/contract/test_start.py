@@ -6,11 +6,13 @@ import pytest
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
+from tests.helpers import needs_scrapy_2_19
 from tests.helpers.sites import refusal, site
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.crawl import write_sources
 
 SOURCES = ["http://blog.example/feed"]
+needs_json_log = needs_scrapy_2_19("LOG_INSTALL_ROOT_HANDLER")
 
 
 @pytest.mark.parametrize("option", ["--sources", "--sources=x.toml"])
@@ -168,7 +170,7 @@ def test_a_damaged_state_is_never_overwritten(loopback_web, crawl):
     assert state.read_bytes() == before
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=needs_json_log)])
 @pytest.mark.parametrize(
     ("name", "why"), [("missing/job.log", "No such file or directory"), ("", "Is a directory")]
 )
@@ -179,6 +181,7 @@ def test_a_log_that_cannot_be_opened_is_one_line(loopback_web, crawl, tmp_path, 
     assert f"the log {log} cannot be written: {why}" in line
 
 
+@needs_json_log
 def test_a_log_file_gets_the_line_as_well(loopback_web, crawl, tmp_path):
     log = tmp_path / "job.log"
     web = loopback_web(site("blog.example"))

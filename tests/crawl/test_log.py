@@ -10,6 +10,7 @@ import pytest
 from scrapy.settings import Settings
 from scrapy.utils.log import configure_logging
 
+from tests.helpers import needs_scrapy_2_19
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl import log
 from walsh_scrapy.crawl.log import (
@@ -23,6 +24,8 @@ from walsh_scrapy.crawl.log import (
 )
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.wording import printable
+
+needs_json_log = needs_scrapy_2_19("LOG_INSTALL_ROOT_HANDLER")
 
 
 @pytest.fixture
@@ -75,6 +78,7 @@ def test_an_exception_stands_beside_the_message():
     assert told["exception"].endswith(r"'\x1b[2J'")
 
 
+@needs_json_log
 @pytest.mark.parametrize("appends", [True, False])
 def test_the_log_is_where_scrapys_settings_say(clean_log, tmp_path, appends):
     file = tmp_path / "feeds.log"
@@ -98,6 +102,7 @@ def test_the_log_is_where_scrapys_settings_say(clean_log, tmp_path, appends):
     assert json.loads(line)["message"] == "logged"
 
 
+@needs_json_log
 def test_no_log_means_no_log(clean_log, capsys):
     settings = Settings({"WALSH_LOG_FORMAT": "json", "LOG_ENABLED": False})
     Addon.update_pre_crawler_settings(settings)
@@ -105,6 +110,7 @@ def test_no_log_means_no_log(clean_log, capsys):
     assert capsys.readouterr().err == ""
 
 
+@needs_json_log
 def test_a_log_of_json_stays_one_when_it_is_protected(clean_log, capsys):
     Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "json"}))
     calls = []
@@ -124,6 +130,13 @@ def test_a_log_of_json_stays_one_when_it_is_protected(clean_log, capsys):
 def test_another_format_is_refused(clean_log):
     with pytest.raises(BadSetting, match="WALSH_LOG_FORMAT is 'xml'"):
         Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "xml"}))
+
+
+def test_json_is_refused_before_scrapy_2_19(clean_log, monkeypatch):
+    monkeypatch.setattr("walsh_scrapy.options.version_info", (2, 18, 0))
+    with pytest.raises(BadSetting, match=r"WALSH_LOG_FORMAT is 'json', but .+ upgrade Scrapy"):
+        Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "json"}))
+    assert log_handler() is None
 
 
 class Full:

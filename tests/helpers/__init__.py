@@ -6,10 +6,17 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import scrapy
 
 ROOT = Path(__file__).parents[2]
 #: Seconds after which something hangs, whatever else the machine does.
 HANG_SECONDS = 300.0
+
+
+def needs_scrapy_2_19(feature):
+    """Skip a test before Scrapy 2.19, which added the feature."""
+    reason = f"{feature} came with Scrapy 2.19"
+    return pytest.mark.skipif(scrapy.version_info < (2, 19), reason=reason)
 
 
 def execute(*command, **options):

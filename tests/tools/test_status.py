@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.helpers.records import commit, hold
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
@@ -81,6 +82,17 @@ def test_a_list_that_cannot_be_used_is_critical(well):
     (row,) = problems(well("--json", "-s", "WALSH_BLOCKLIST_FILE=nowhere.txt"))
     assert (row["severity"], row["subject"]) == ("critical", "nowhere.txt")
     assert "No such file" in row["problem"]
+
+
+@pytest.mark.parametrize("setting", ["ADDONS={}", "WALSH_ENABLED=False"])
+def test_a_project_without_the_add_on_is_critical(well, setting):
+    (row,) = problems(well("--json", "-s", setting))
+    assert (row["severity"], row["subject"]) == ("critical", "ADDONS")
+
+
+def test_a_project_with_one_middleware_alone_is_well(well):
+    table = f'DOWNLOADER_MIDDLEWARES={{"{Gate.PACING.path}": 890}}'
+    assert well("-s", "ADDONS={}", "-s", table, "--json") == (0, "", "")
 
 
 def test_a_sources_file_that_cannot_be_used_is_critical(well, tmp_path):

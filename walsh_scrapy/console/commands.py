@@ -220,12 +220,13 @@ def _status(parser: argparse.ArgumentParser) -> None:
     Sends no request. A problem is one of these:
 
       crawls     none has ended well for 26 hours (critical: 50), the last one went
-                 wrong, or one of the last two days did not end
+                 wrong, or one that began in the last two days has no end
       blocklist  never adopted, or out of date for 26 hours (critical: a week)
       sources    over a quarter are failing (critical: half), or those of a host
                  were refused (429, 503) for over a day
       hosts      on hold for over a day, unless unreachable
       disk       less than 1024 MiB free for an SQLite state (critical: 128 MiB)
+      add-on     ADDONS or WALSH_ENABLED switches it off (critical)
       files      the sources file or WALSH_BLOCKLIST_FILE is unusable (critical)
       state      there is none, or it has times over an hour in the future
 

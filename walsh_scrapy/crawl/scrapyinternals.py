@@ -27,7 +27,6 @@ from scrapy.exceptions import (
     IgnoreRequest,
     UnsupportedURLSchemeError,
 )
-from scrapy.squeues import PickleFifoDiskQueue, PickleFifoSQLiteQueue, PickleLifoDiskQueue
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import load_object
@@ -331,14 +330,15 @@ class ScrapyQueue:
             is_of_start = path.name.endswith("s")
             name = settings["SCHEDULER_START_DISK_QUEUE" if is_of_start else "SCHEDULER_DISK_QUEUE"]
             storage = _storage_of(load_object(name)) if name else None
-            if storage and storage != _storage_of(_writer_of(path)):
+            if storage and storage != _writer_of(path):
                 return False
         return True
 
     def _requests_in(self, path: Path) -> int:
         """Return the number of requests in a queue; 0 if it was not closed."""
         try:
-            queue = _writer_of(path).from_crawler(self._crawler, str(path))
+            # Scrapy 2.18 has no class for files of SQLite, which a newer Scrapy may have written.
+            queue = load_object(f"queuelib.queue.{_writer_of(path)}")(str(path))
             count = len(queue)
             queue.close()
         except (OSError, ValueError, KeyError, struct.error, sqlite3.Error):
@@ -363,13 +363,13 @@ class ScrapyQueue:
         return self._scheduler.dqs
 
 
-def _writer_of(path: Path) -> Any:  # noqa: ANN401 - Scrapy makes its classes of queues
-    """Return a class of Scrapy for a queue on disk: a folder, or one of two kinds of files."""
+def _writer_of(path: Path) -> str:
+    """Return the name of queuelib's class for a queue: a folder, or one of two kinds of files."""
     if path.is_dir():
-        return PickleFifoDiskQueue
+        return "FifoDiskQueue"
     with path.open("rb") as file:
         is_sqlite = file.read(15) == b"SQLite format 3"
-    return PickleFifoSQLiteQueue if is_sqlite else PickleLifoDiskQueue
+    return "FifoSQLiteQueue" if is_sqlite else "LifoDiskQueue"
 
 
 def _storage_of(queue: type) -> str | None:

@@ -141,7 +141,7 @@ class DueUrl(NamedTuple):
     url: str
 
 
-class _Rest(NamedTuple):
+class _Unread(NamedTuple):
     """The sources of a host that were not read yet: roughly their number, and the first one."""
 
     sources: int
@@ -151,7 +151,7 @@ class _Rest(NamedTuple):
 class _Away(NamedTuple):
     """A host that was left to others: its remaining sources, and when it may be taken again."""
 
-    rest: _Rest
+    rest: _Unread
     until: float
 
 
@@ -172,15 +172,19 @@ class DueSources:
         self._store = self._state.sources
         self._chosen = chosen
         revisit = visits.context.options.min_revisit
-        self._same = f"file {chosen.file}, {chosen.kind}, only={chosen.only!r}, force={force}"
+        self._selection_name = (
+            f"file {chosen.file}, {chosen.kind}, only={chosen.only!r}, force={force}"
+        )
         self._terms = RunTerms(began=self._clock.now(), min_revisit=revisit, force=force)
         work, self.counts = self._store.hosts(chosen, self._terms)
-        self._left = deque(in_order(work, visits.declared_delays.delays, visits.context.late_hosts))
+        self._to_take = deque(
+            in_order(work, visits.declared_delays.delays, visits.context.late_hosts)
+        )
         self._busy: list[HostWork] = []  # hosts that another worker has
         self._is_waiting = False  # for these
         self._away: dict[str, _Away] = {}  # hosts that gave way to other workers
         self._pages: dict[str, list[DueSource]] = {}  # read, and not yielded yet
-        self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
+        self._unread: dict[str, _Unread] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
 
     async def due_urls(self) -> AsyncIterator[DueUrl]:
@@ -191,22 +195,22 @@ class DueSources:
         are left to those that are alive and visit the same sources. For all others this worker
         waits, and visits the sources that a killed worker has not visited.
         """
-        self._hosts.beat(self._same)
-        while await self._has_more():
-            host = await self._queue.next_short(or_room=bool(self._left))
+        self._hosts.beat(self._selection_name)
+        while await self._wait_for_hosts():
+            host = await self._queue.next_short(or_room=bool(self._to_take))
             if host is None:
                 host = await self._take_next()
-            elif host in self._rests and self._hosts.should_give_way(host):
+            elif host in self._unread and self._hosts.should_give_way(host):
                 self._give_way(host)
                 continue
             if host is None:
                 continue
             page = self._next_page(host)
-            rest = self._rests[host].sources if host in self._rests else 0
-            for remaining, due in zip(range(len(page) - 1, -1, -1), page, strict=True):
+            rest = self._unread[host].sources if host in self._unread else 0
+            for number, due in enumerate(page, 1):
                 if not self._hosts.has_for(host, self):
                     break  # the host was lost, so these rows may be old
-                self._queue.frontier.expect(host, rest + remaining)
+                self._queue.frontier.expect(host, rest + len(page) - number)
                 self._visits.begin(host, due)
                 self.begun += 1
                 yield DueUrl(due.source, due.record.address if due.record else due.source.url)
@@ -215,11 +219,14 @@ class DueSources:
             if not rest:
                 self._hosts.let_go(host, self)
 
-    async def _has_more(self) -> bool:
-        """Return False if all that is due is at hosts of workers that are visiting it."""
+    async def _wait_for_hosts(self) -> bool:
+        """Wait until a host can be taken or has sources left; return False at the end.
+
+        The end has come if nothing is due, or only at hosts of living workers that visit it.
+        """
         earlier: dict[str, OtherOwner] = {}
         idle = 0.0
-        while not (self._rests or self._left):
+        while not (self._unread or self._to_take):
             if not self._busy:
                 return False
             earlier = earlier or self._hosts.owned_by_others()
@@ -227,34 +234,44 @@ class DueSources:
             idle = 0.0 if self._queue.waiting or self._queue.in_flight else idle + BEAT_SECONDS
             if idle >= MAX_READING_SECONDS:  # another worker may wait for a host of this one
                 self._hosts.abandon()
-            now = self._hosts.owned_by_others()
-            beat = {
+            owners = self._hosts.owned_by_others()
+            living = {
                 host: owner
-                for host, owner in now.items()
+                for host, owner in owners.items()
                 if owner.expires_at > earlier.get(host, owner).expires_at
             }
-            earlier = now
-            free = [work for work in self._busy if work.host not in beat]
-            # As long as this worker has work itself, it can do that of one that dies.
-            owned = [work for work in self._busy if work.host in beat]
-            self._busy = [work for work in owned if not (idle and beat[work.host].has_same_sources)]
-            if free:
-                due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
-                self._left.extend(work for work in free if work.host in due)
+            earlier = owners
+            self._take_over_work(living, is_idle=idle > 0.0)
             if self._busy and not self._is_waiting:
                 logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
                 self._is_waiting = True
         return True
 
+    def _take_over_work(self, living: Mapping[str, OtherOwner], *, is_idle: bool) -> None:
+        """Plan to take the hosts of workers that have died, if sources there are still due.
+
+        ``living`` has the owners that have beaten lately. An idle worker leaves their hosts to
+        those that visit the same sources. As long as it has work itself, it can wait for them.
+        """
+        free = [work for work in self._busy if work.host not in living]
+        self._busy = [
+            work
+            for work in self._busy
+            if work.host in living and not (is_idle and living[work.host].has_same_sources)
+        ]
+        if free:
+            due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
+            self._to_take.extend(work for work in free if work.host in due)
+
     async def _take_next(self) -> str | None:
         """Take the next host and return it; None if another worker owns it or has deferred it."""
-        work = self._next_left()
+        work = self._next_to_take()
         if work is None:
             await sleep(RECHECK_SECONDS)
             return None
         host = work.host
         away = self._away.get(work.host)
-        rest = away.rest if away else _Rest(work.sources, FIRST_POSITION)
+        rest = away.rest if away else _Unread(work.sources, FIRST_POSITION)
         pages: list[SourcePage] = []  # one for each attempt of the transaction
         try:
             status = self._queue.own(
@@ -263,7 +280,7 @@ class DueSources:
         except StateUnavailable:  # the next try waits for a server that went away
             await sleep(RECHECK_SECONDS)
             return None
-        self._left.remove(work)
+        self._to_take.remove(work)
         if status == "wait" and away:  # by a redirect, which is soon over
             self._stay_away(work, rest)
         elif status == "wait":
@@ -276,22 +293,22 @@ class DueSources:
 
     def _give_way(self, host: str) -> None:
         """Let a host go after its current visits: a redirect of another worker may wait for it."""
-        rest = self._rests.pop(host)
+        rest = self._unread.pop(host)
         self._queue.frontier.expect(host, 0)
         self._hosts.let_go(host, self)
         self._stay_away(HostWork(host, rest.sources), rest)
 
-    def _stay_away(self, work: HostWork, rest: _Rest) -> None:
+    def _stay_away(self, work: HostWork, rest: _Unread) -> None:
         self._away[work.host] = _Away(rest, self._clock.monotonic() + AWAY_SECONDS)
-        self._left.appendleft(work)
+        self._to_take.appendleft(work)
 
-    def _next_left(self) -> HostWork | None:
+    def _next_to_take(self) -> HostWork | None:
         """Return the next host to take; None if all were left to other workers for a while.
 
         Such a host is taken again `AWAY_SECONDS` after it was let go.
         """
         now = self._clock.monotonic()
-        for work in self._left:
+        for work in self._to_take:
             away = self._away.get(work.host)
             if away and self._hosts.has(work.host):  # still, for a redirect of this worker
                 self._away[work.host] = away._replace(until=now + AWAY_SECONDS)
@@ -302,14 +319,14 @@ class DueSources:
     def _next_page(self, host: str) -> list[DueSource]:
         """Return the next sources of a host that has many; none if it was lost."""
         if not self._hosts.has_for(host, self):
-            self._rests.pop(host, None)
+            self._unread.pop(host, None)
         page = self._pages.pop(host, [])
-        while not page and (rest := self._rests.get(host)):
+        while not page and (rest := self._unread.get(host)):
             self._keep(host, rest, self._state.read(partial(self._page, host=host, rest=rest)))
             page = self._pages.pop(host)
         return page
 
-    def _page(self, connection: Connection, host: str, rest: _Rest) -> SourcePage:
+    def _page(self, connection: Connection, host: str, rest: _Unread) -> SourcePage:
         """Read the next page of the sources of an owned host."""
         delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
         max_sources = max(1, int(MAX_PAGE_SOURCES / max(1.0, delay)))
@@ -318,12 +335,12 @@ class DueSources:
             self._chosen, self._terms, host, now, rest.begin, max_sources
         )(connection)
 
-    def _keep(self, host: str, rest: _Rest, page: SourcePage) -> None:
+    def _keep(self, host: str, rest: _Unread, page: SourcePage) -> None:
         """Keep a page that was read, and the remaining sources of the host after it."""
         self._pages[host], place = page
-        self._rests.pop(host, None)
+        self._unread.pop(host, None)
         if place:
-            self._rests[host] = _Rest(max(1, rest.sources - len(self._pages[host])), place)
+            self._unread[host] = _Unread(max(1, rest.sources - len(self._pages[host])), place)
 
     def report(self, stats: StatsCollector) -> None:
         """Count due sources and the others in the stats, and log the number of the others."""

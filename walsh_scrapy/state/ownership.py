@@ -51,8 +51,8 @@ After a start or an outage every other worker looks dead. Therefore a process ma
 an expired owner only while its `TakeoverGuard` allows it.
 
 If its connection was lost, a transaction is run again, although its first run may have been
-committed. All statements here give the same result then, except `begin`: before it, the second run
-must call `withdraw`. The caller composes transactions: first a statement that proves ownership,
+committed. All statements here are safe to repeat, except `begin`: before it, the second run must
+call `withdraw`. The caller composes transactions: first a statement that proves ownership,
 then other writes. If that statement shows that the host was lost, the caller must forget what it
 knows about the host.
 

@@ -17,6 +17,8 @@ from walsh_scrapy.tools.show import show
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from scrapy.settings import BaseSettings
+
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.call import Call
@@ -59,6 +61,7 @@ def run(call: Call) -> int:
 def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
     """Yield the problems of files and of the disk, and then the problems in the database."""
     options = call.options
+    yield from _check_addon(call.settings)
     yield from _check_files(call, state)
     yield from _check_disk(options)
     if state is None:
@@ -67,6 +70,19 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
         yield problem_row("warning", problem, command=f"scrapy crawl {spider}")
         return
     yield from state.rows("readable_problems", order_by="rank, since, problem, subject")
+
+
+def _check_addon(settings: BaseSettings) -> Iterator[Mapping[str, Any]]:
+    """Yield a problem if crawls of the project use no part of this add-on."""
+    from walsh_scrapy.crawl.startup import Gate, has_addon, has_gate
+
+    if not has_addon(settings) and not any(has_gate(settings, gate) for gate in Gate):
+        yield problem_row(
+            "critical",
+            "crawls run without this add-on: ADDONS or WALSH_ENABLED switches it off",
+            subject="ADDONS",
+            advice='Set ADDONS = {"walsh_scrapy.Addon": 500} at the end of settings.py.',
+        )
 
 
 def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
