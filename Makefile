@@ -61,7 +61,7 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m tests.habits
+	$(VENV)/bin/python -m tests.helpers.habits
 
 docs: $(INSTALLED)
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs . build/site

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.habits import find_habits
+from tests.helpers.habits import find_habits
 
 
 @pytest.mark.parametrize(
