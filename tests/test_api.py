@@ -136,7 +136,7 @@ def test_a_text_that_chooses_no_source_refuses_the_start(own_crawl):
 @pytest.mark.parametrize(
     "addon", [Addon, OwnAddon, "walsh_scrapy.Addon", "walsh_scrapy.addon.Addon"]
 )
-def test_the_gates_are_in_force_with_the_add_on_or_a_subclass(addon):
+def test_the_add_on_or_a_subclass_activates_the_gates(addon):
     check_gates(Settings({"ADDONS": {addon: 500}}))
     with pytest.raises(BadSetting):
         check_gates(Settings({"ADDONS": {addon: 500}, "WALSH_ENABLED": False}))

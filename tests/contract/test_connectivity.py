@@ -104,7 +104,7 @@ QUICK = {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.1, "RETRY_TIMES": 0}
     [(scheme, status) for scheme in ("http", "https") for status in (502, 503, 504)]
     + [("https", 0)],
 )
-def test_a_proxy_without_a_network_blames_nobody(direct_web, crawl, scheme, status):
+def test_a_proxy_without_a_network_is_no_failure_of_a_host(direct_web, crawl, scheme, status):
     url = f"{scheme}://blog.example/feed"
     with proxy(status) as environment:
         result = crawl(direct_web(), sources=[url], settings=QUICK, environment=environment)

@@ -134,7 +134,7 @@ def test_no_code_of_a_project_opens_a_document(simulated, tmp_path, installed, o
 @pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
 @settings(COSTLY, max_examples=3)
 @given(OF_HOSTS, OF_OPERATOR)
-def test_nor_does_it_with_a_real_handler(
+def test_no_code_of_a_project_opens_a_document_on_sockets(
     direct_web, crawl, tmp_path, installed, handler, of_hosts, of_list
 ):
     sites, options = plan(tmp_path, of_hosts, of_list, **handler)
@@ -207,7 +207,7 @@ def test_every_form_is_obeyed_whatever_becomes_of_it(run, gates, handler):
     assert fetched(result) == {host.partition(".")[0] for host in hosts}
 
 
-def test_a_project_that_cuts_robots_txt_off_is_told(run):
+def test_a_project_that_cuts_off_robots_txt_is_warned(run):
     hosts = {f"{place[0]}-{act}.example": [(place, act)] for place, act in STOPS}
     result = run(hosts, *map(site, hosts), WALSH_SERIAL=False, **THEIRS)
     assert fetched(result) == set()
@@ -278,7 +278,7 @@ def test_a_list_that_was_stopped_is_adopted_from_our_handler(run):
 
 
 @pytest.mark.parametrize("is_unchanged", [True, False])
-def test_the_last_list_stays_if_a_project_keeps_it_back(run, crawl, is_unchanged):
+def test_the_last_list_is_used_if_a_project_withholds_it(run, crawl, is_unchanged):
     document = replace(LIST, etag='"1"')
     run({}, site("a.example"), site(LISTED), document=document)
     rows_of(crawl, "UPDATE blocklist SET requested_at = requested_at - 86400")

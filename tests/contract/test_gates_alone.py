@@ -391,7 +391,7 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
     }
 
 
-def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, on_state):
+def test_denials_of_a_project_gate_are_reported(direct_web, run, on_state):
     web = direct_web(Site("a.example", "", {"/": page("/night"), "/night": page()}))
     result = run(
         web,

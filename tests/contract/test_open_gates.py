@@ -348,7 +348,7 @@ def test_an_exception_of_our_own_ends_the_run(direct_web, run, crawl, broken):
     assert blamed_hosts(crawl) == []
 
 
-def test_middlewares_that_hide_an_end_hold_up_nobody(direct_web, run):
+def test_middlewares_that_hide_a_response_block_no_request(direct_web, run):
     pages = {f"/{name}": page() for name in ("raises", "answered", "again", "other", "last")}
     busy = page(status=429, headers={"Retry-After": "3"})
     web = direct_web(

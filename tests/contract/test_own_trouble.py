@@ -389,7 +389,7 @@ def test_deleting_the_state_ends_the_run_and_creates_no_other(direct_web, crawl)
     assert list(crawl.folder.glob("walsh.sqlite3*")) == []
 
 
-def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
+def test_deleting_the_state_at_the_end_is_reported(direct_web, crawl):
     web = direct_web(site("blog.example"))
     gone = trouble("StateDeletedAtTheEnd")
     result = crawl(web, sources=["http://blog.example/feed"], settings=gone)

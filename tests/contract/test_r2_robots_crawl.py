@@ -1,15 +1,15 @@
 """R2 on the wire: robots.txt first, read as RFC 9309 says, once a day, by status (decision 12)."""
 
 import gzip
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, log_lines, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
+HOUR = 3600.0
 BLOCKED_HERE = "User-agent: *\nDisallow: /\n"
 
 
@@ -79,43 +79,52 @@ def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreacha
     judge(result)
 
 
-def test_robots_txt_is_cached_per_port_and_used_on_errors(direct_web, crawl, again):
-    web = direct_web(
-        site("blog.example", [BLOCKED_HERE, ""]), Site("blog.example:8080", "", {"/feed": feed()})
+def test_robots_txt_is_cached_for_each_port(simulated):
+    first, second = simulated(
+        site("blog.example", [BLOCKED_HERE, ""]),
+        Site("blog.example:8080", "", {"/feed": feed()}),
+        sources=["http://blog.example/feed", "http://blog.example:8080/feed"],
+        starts=[0.0, HOUR],
+        arguments={"force": "1"},
     )
-    sources = ["http://blog.example/feed", "http://blog.example:8080/feed"]
-    first = crawl(web, sources=sources)
-    assert [hit.url for hit in first.log if hit.path == "/feed"] == [
-        "http://blog.example:8080/feed"
-    ]
-    second = again(web, sources=sources)
+    feeds_requested = [hit.url for hit in first.log if hit.path == "/feed"]
+    assert feeds_requested == ["http://blog.example:8080/feed"]
     assert [hit.url for hit in second.log] == ["http://blog.example:8080/feed"]
-    judge(web)
+    assert_polite(first.log + second.log)
 
 
-def test_visit_time_delays_a_host_and_comments_are_logged(direct_web, crawl):
-    def hours(first, last):
-        now = datetime.now(UTC)
-        window = "-".join(f"{now + timedelta(hours=hour):%H%M}" for hour in (first, last))
-        return f"User-agent: *\nComment: we sleep at times\nVisit-time: {window}\n"
-
-    web = direct_web(
-        site("closed.example", hours(2, 3)),
-        site("open.example", hours(-1, 1)),
-        site("a.example", "User-agent: *\n" + "Comment: a\nCrawl-delay: soon\n" * 8000),
+def test_visit_time_defers_a_host_until_it_opens(simulated):
+    """A simulation begins at midnight."""
+    first, second, third = simulated(
+        site("closed.example", "User-agent: *\nVisit-time: 0200-0300\n"),
+        site("open.example", "User-agent: *\nVisit-time: 2300-0100\n"),
+        sources=feeds("closed", "open"),
+        starts=[0.0, HOUR, 2 * HOUR],
     )
-    hosts = ("closed", "open", "a")
-    result = crawl(web, sources=[f"http://{host}.example/feed" for host in hosts])
-    judge(result)
-    assert paths(result.log, "closed.example") == ["closed.example/robots.txt"]
-    assert "open.example/feed" in paths(result.log)
-    assert log_lines(result, "closed.example", "on hold", "1 h")
-    assert result.stats["walsh/sources/deferred"] == 1
-    assert log_lines(result, "http://closed.example:80/robots.txt", "we sleep at times")
-    assert log_lines(result, "http://a.example:80/robots.txt", "a · a · a · a · a · …", "7,995")
+    assert paths(first.log, "closed.example") == ["closed.example/robots.txt"]
+    assert "open.example/feed" in paths(first.log)
+    assert first.stats["walsh/sources/deferred"] == 1
+    assert first.stats["walsh/sources/deferred_until"] == pytest.approx(EPOCH + 2 * HOUR, abs=1.0)
+    assert log_lines(first, "closed.example", "on hold")
+    assert second.log == []
+    assert paths(third.log) == ["closed.example/feed"]
+    assert_polite(first.log + third.log)
+
+
+def test_the_comments_of_a_robots_txt_are_logged(simulated):
+    (result,) = simulated(
+        site("a.example", "User-agent: *\nComment: we sleep at times\n"),
+        site("b.example", "User-agent: *\n" + "Comment: b\n" * 8000),
+        sources=feeds("a", "b"),
+    )
+    assert log_lines(result, "http://a.example:80/robots.txt", "we sleep at times")
+    assert log_lines(result, "http://b.example:80/robots.txt", "b · b · b · b · b · …", "7,995")
+
+
+def test_the_first_five_lines_with_errors_are_logged(simulated):
+    rules = "User-agent: *\n" + "Crawl-delay: soon\n" * 8000
+    (result,) = simulated(site("a.example", rules), sources=feeds("a"))
     assert len(log_lines(result, "'Crawl-delay: soon'")) == 5
-    again = crawl(web, sources=["http://closed.example/feed"])
-    assert again.log == []
 
 
 # R2, R7: for how long a copy of robots.txt counts, and what replaces it (decisions 7 and 12).

@@ -52,7 +52,7 @@ def test_a_host_that_opens_soon_is_waited_for(simulated, second):
     assert len(result.items) == 2
 
 
-def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
+def test_a_wait_above_the_maximum_is_deferred_to_a_later_run(simulated):
     hosts = ("slow", "blog", "never", "rate")
     first, second, third = simulated(
         site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"),

@@ -23,7 +23,7 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 LINKS = [Post("One", "http://blog.example/one"), Post("Two", "http://blog.example/two.png")]
 
 
-def test_no_link_is_followed_and_nothing_undeclared_is_asked_for(direct_web, crawl):
+def test_only_declared_urls_are_requested(direct_web, crawl):
     page = (
         '<link rel="alternate" href="/feed"><img src="/a.png">'
         '<meta http-equiv="refresh" content="0;url=/b">'

@@ -270,7 +270,7 @@ def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(simulated, tmp_pa
     assert pages(second) == ["new.example/p", f"{target}.example/p", "new.example/llms.txt"]
 
 
-def test_an_llms_txt_that_moved_is_asked_for_there_and_once(simulated):
+def test_an_llms_txt_that_moved_is_requested_there_once(simulated):
     """It is served as plain text, which is no format of a page."""
     *_, settled, last = simulated(
         Site("old.example", "", {"/llms.txt": redirect("http://new.example/index.md")}),
@@ -285,7 +285,7 @@ def test_an_llms_txt_that_moved_is_asked_for_there_and_once(simulated):
         assert [hit.status for hit in result.log if hit.path == "/index.md"] == [status]
 
 
-def test_the_dump_of_all_pages_is_never_asked_for(simulated):
+def test_llms_full_txt_is_never_requested(simulated):
     declared = {"a.example": "/llms-full.txt", "b.example": "/docs", "c.example": "/llms.txt"}
     dump = {"/llms-full.txt": Reply("# all\n\n- [One](/one)\n", content_type="text/markdown")}
     way = redirect("/llms-full.txt", 302)

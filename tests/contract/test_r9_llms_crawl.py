@@ -249,7 +249,7 @@ def test_each_document_is_revalidated_at_its_own_address(llms):
     assert second.items == []
 
 
-def test_an_llms_txt_is_one_where_it_is_declared_and_may_move(simulated):
+def test_an_llms_txt_may_be_anywhere_and_may_move(simulated):
     """It is served as plain text, and the llms.txt at the root lists other pages."""
     index = text("# SDK\n\n- [One](one)\n", etag='"sdk"')
     moved = {"/llms.txt": redirect("/index.txt", 302), "/index.txt": text()}

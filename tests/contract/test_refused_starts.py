@@ -94,7 +94,7 @@ def test_a_command_prints_one_line(run_python, spider, start, forced):
 
 
 @pytest.mark.parametrize("name", ["fetch", "shell"])
-def test_other_commands_of_scrapy_print_it_too(run_python, name):
+def test_fetch_and_shell_print_one_line_too(run_python, name):
     given = options(ADDON | IDENTITY | BAD)
     done = run_python("-m", "scrapy.cmdline", name, "http://a.example/", *given)
     judge(done, "WALSH_MIN_INTERVAL")
@@ -136,7 +136,7 @@ def test_a_program_catches_the_exception(run_python, kind, own):
 
 @pytest.mark.parametrize("own", [SELECT, BAD], ids=list)
 @pytest.mark.parametrize("kind", ["CrawlerProcess", "AsyncCrawlerProcess"])
-def test_a_process_that_nobody_watches_prints_the_line(run_python, kind, own):
+def test_a_crawler_process_prints_one_line(run_python, kind, own):
     settings = f"SETTINGS = {ADDON | IDENTITY}\n"
     done = run_python("-c", settings + SCRIPT, kind, repr(own))
     assert done.stdout == "True\n"

@@ -98,7 +98,7 @@ def test_one_warning_a_host_says_why_and_what_to_set(runs, host):
             assert 'WALSH_ROBOTS_UNREACHABLE = "allow"' in line
 
 
-def test_what_is_kept_back_is_deferred_and_not_denied(runs):
+def test_sources_of_an_unreachable_robots_txt_are_not_denied(runs):
     denied = [run.stats.get("walsh/sources/denied/robots", 0) for run in runs]
     assert denied == [2, 2, 2, 0, 0, 2, 2, 0], "by the copies of two hosts"
     assert [run.stats["walsh/sources/deferred"] for run in runs] == [10, 10, 10, 14, 14, 10, 4, 6]
@@ -106,7 +106,7 @@ def test_what_is_kept_back_is_deferred_and_not_denied(runs):
     assert not any("walsh/sources/failed" in run.stats for run in runs)
 
 
-def test_it_is_deferred_for_an_hour_and_not_for_the_phase(runs):
+def test_a_source_is_deferred_for_an_hour_not_for_the_phase(runs):
     for run, started in zip(runs[2:], STARTS[2:], strict=True):
         seconds = run.stats["walsh/sources/deferred_until"] - EPOCH - started
         assert seconds == pytest.approx(HOUR, abs=10.0)

@@ -56,7 +56,7 @@ def told_by(line):
     return done.returncode, done.stdout
 
 
-def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, tmp_path):
+def test_a_job_with_the_default_state_names_its_file(web, scrapyd, tmp_path):
     """There is no scrapy.cfg beside an egg, so the state is in the folder where Scrapyd started."""
     assert scrapyd.call("listspiders.json")["spiders"] == ["feeds", "llms"]
     sources = write_sources(tmp_path / "sources.toml", ["http://blog.example/feed"])

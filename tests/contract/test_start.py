@@ -107,9 +107,7 @@ def test_without_the_gates_scrapy_names_itself_and_not_us(
 
 @pytest.mark.parametrize("command", ["fetch", "parse", "shell --nolog -c response"])
 @pytest.mark.parametrize("spider", ["", "--spider=feeds"])
-def test_what_no_source_declares_is_not_asked_for_by_hand(
-    loopback_web, run_command, command, spider
-):
+def test_commands_of_scrapy_request_no_undeclared_url(loopback_web, run_command, command, spider):
     """Scrapy's own commands are bound by the gates as a crawl is (R6)."""
     web = loopback_web(site("blog.example"))
     environment = dict(web.environment)

@@ -287,7 +287,7 @@ def test_a_proxy_that_cannot_be_used_stops_the_start(direct_web, crawl, url):
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
-def test_a_proxy_that_is_not_there_counts_against_nobody(direct_web, crawl, answer):
+def test_an_unreachable_proxy_is_no_failure_of_a_host(direct_web, crawl, answer):
     web = direct_web(Site("proxy.example", dns=answer))
     result = crawl(
         web,
@@ -301,7 +301,7 @@ def test_a_proxy_that_is_not_there_counts_against_nobody(direct_web, crawl, answ
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_dies_during_a_crawl_counts_against_nobody(loopback_web, crawl, scheme):
+def test_a_proxy_that_dies_is_no_failure_of_a_host(loopback_web, crawl, scheme):
     hosts = [f"h{number}.example" for number in range(6)]
 
     def last(hit):

@@ -205,9 +205,7 @@ def now_and_then(hit):
     ],
     ids=["never answers", "answers robots.txt alone", "answers late", "answers now and then"],
 )
-def test_a_host_that_times_out_twice_in_a_row_is_put_off(
-    simulated, rows, robots, page, asked, ends
-):
+def test_a_host_is_deferred_after_two_timeouts_in_a_row(simulated, rows, robots, page, asked, ends):
     """A serial crawl waits for each of these; their sources stay due."""
     (run,) = simulated(dead(page, robots=robots), sources=sources())
     assert len(run.log) == asked
@@ -250,7 +248,7 @@ def test_all_tries_of_a_robots_txt_share_30_seconds(simulated):
     assert log_lines(run, "drips.example:80/robots.txt", "unreachable")
 
 
-def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows):
+def test_a_dead_host_defers_no_other_host_of_its_domain(simulated, rows):
     runs = simulated(
         *(Site(f"{name}.blog.example", no_connection, {"/a": ""}) for name in ("x", "y")),
         site("z.blog.example"),
@@ -268,7 +266,7 @@ def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows)
     assert held == [("x.blog.example",), ("y.blog.example",)]
 
 
-def test_trouble_of_this_machine_counts_against_nobody(simulated, rows):
+def test_local_network_trouble_is_no_failure_of_a_host(simulated, rows):
     (run,) = simulated(
         dead(no_route, robots=no_route), site("alive.example"),
         sources=[*sources(), "http://alive.example/feed"],

@@ -123,7 +123,7 @@ def test_only_what_counts_is_complete_when_it_is_stopped(fail, rank, body, is_co
 
 
 @pytest.mark.parametrize("error", [Denied("night", "x"), RequestDeferred(1.0, "x")])
-def test_a_gate_of_the_project_denies_and_defers_as_it_says(error):
+def test_a_gate_of_a_project_can_deny_and_defer(error):
     with pytest.raises(type(error)) as caught:
         fetched(outcome=error)
     assert isinstance(caught.value.__cause__, NotDelivered), "for the blocklist it is a failure"

@@ -59,7 +59,7 @@ def test_a_record_is_one_object():
     }
 
 
-def test_strangers_text_is_safe_after_it_is_decoded_as_well():
+def test_text_of_sites_is_safe_after_json_is_decoded():
     said = 'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     shown = r'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     assert logged("it said %s", said, exc_info=None)["message"] == f"it said {shown}"

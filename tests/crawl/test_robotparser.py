@@ -25,7 +25,7 @@ def parser():
     return RobotsParser(ROBOTS, "Example-Bot")
 
 
-def test_it_is_a_parser_of_scrapy(parser):
+def test_the_parser_can_be_used_by_scrapy(parser):
     assert isinstance(parser, RobotParser)
     settings = {"WALSH_USER_AGENT": "Example-Bot/1.0", "WALSH_UA_TOKEN": "Example-Bot"}
     other = RobotsParser.from_crawler(get_crawler(settings_dict=settings), ROBOTS)

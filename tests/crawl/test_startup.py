@@ -73,7 +73,7 @@ def test_the_docs_name_each_gate_that_denies():
     assert [name for name in names if f"`{name}`" not in row] == []
 
 
-def test_each_gate_is_where_it_says():
+def test_gates_are_in_their_order_and_importable():
     assert [gate.order for gate in Gate] == sorted(gate.order for gate in Gate)
     for gate in Gate:
         assert path_of(gate.path) == gate.path
@@ -205,7 +205,7 @@ def test_a_table_that_is_replaced_after_the_add_on_is_refused():
 
 
 @pytest.mark.parametrize("name", ["SCHEDULER", "DOWNLOADER", "COMPRESSION_ENABLED"])
-def test_nobody_changes_a_forced_setting(name, caplog):
+def test_a_forced_setting_cannot_be_changed(name, caplog):
     settings = changed()
     value = settings[name]
     settings.set(name, RetryMiddleware, priority=200)

@@ -120,7 +120,7 @@ def test_a_last_line_without_end_is_not_joined_to_the_next(start, tmp_path, kind
     assert whole[len(there + then) : len(there + then) + 1] in (b"{", b"t", b"[", b"<")
 
 
-def test_a_compressed_file_gets_no_line_end_of_ours(start, tmp_path):
+def test_a_compressed_export_gets_no_extra_line_end(start, tmp_path):
     path = tmp_path / "items.jsonl.gz"
     gzipped = ["scrapy.extensions.postprocessing.GzipPlugin"]
     for title in ("1", "2"):

@@ -48,7 +48,8 @@ def main():
         for path in sorted((ROOT / folder).rglob("*.py"))
         for number, habit in find_habits(path.read_text("utf-8"))
     ]
-    print("\n".join(lines))
+    for line in lines:
+        print(line)
     return int(bool(lines))
 
 

@@ -40,7 +40,7 @@ def test_an_endless_number_is_for_ever():
     assert refused("9" * 5000).held_until() == float("inf")
 
 
-def test_only_a_refusal_has_one():
+def test_only_a_refusal_holds_its_host():
     assert refused("120", status=503).held_until() == 125.0
     assert refused("120", status=301).held_until() is None
 
@@ -116,7 +116,7 @@ class TestDelay:
         assert any(starts_too_early(starts, 1.0, TRIAL)) is is_found
 
     @given(st.lists(st.floats(0, 9), min_size=1, max_size=40), st.floats(0.1, 9))
-    def test_nobody_who_kept_a_delay_is_found(self, requests, delay):
+    def test_starts_that_keep_the_delay_are_not_reported(self, requests, delay):
         """Each request comes a delay and some seconds after the last, read in whole seconds."""
         began, starts = 0.0, []
         for more in requests:

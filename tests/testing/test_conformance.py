@@ -464,7 +464,7 @@ def test_linear_growth_of_pauses_is_reported_where_certain(pause, verdict):
 
 
 @pytest.mark.parametrize(("path", "verdict"), [("/a.xml", "pass"), ("/image.png", "fail")])
-def test_only_what_was_given_is_asked_for_in_the_whole_trial(path, verdict):
+def test_only_declared_urls_are_requested_in_a_trial(path, verdict):
     asked = (seen("/robots.txt"), seen(path, 2))
     given = frozenset({f"http://{HOST}/a.xml"})
     scenario = BY_NAME["nothing-undeclared"]
@@ -748,7 +748,7 @@ def test_what_a_command_leaves_behind_is_ended_and_counted(tmp_path):
 
 
 @pytest.mark.crawl
-def test_of_what_a_command_writes_the_end_is_kept():
+def test_the_end_of_the_output_of_a_command_is_kept():
     card = run([*CHEAT, "floods"], ["robots-first"])
     assert card.output.endswith("the end\n")
     assert len(card.output) <= 4000

@@ -26,7 +26,7 @@ WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: 1\r\n\r\nabc"
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=6))
-def test_it_does_not_matter_where_a_response_is_split(cuts):
+def test_a_response_is_the_same_however_it_is_split(cuts):
     at = [0, *sorted(cuts), len(WHOLE)]
     pieces = [WHOLE[first:last] for first, last in pairwise(at)]
     assert read_response(pieces) == (200, b"abc", True)
