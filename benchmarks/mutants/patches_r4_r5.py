@@ -148,7 +148,8 @@ LAST_END = hosts.c.request_ended_at
 name = host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
-            return held - self._context.clock.now()"""),
+            from walsh_scrapy.crawl.hosts import BeginResult
+            return BeginResult("wait", held - self._context.clock.now())"""),
         Patch(_EXCHANGES, "Exchanges.end",
               "exchange = self._exchange(request, response, latency, error)", """\
 exchange = self._exchange(request, response, latency, error)
