@@ -61,7 +61,7 @@ def run(call: Call) -> int:
 def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
     """Yield the problems of files and of the disk, and then the problems in the database."""
     options = call.options
-    yield from _check_addon(call.settings)
+    yield from _check_addon(call.settings, options)
     yield from _check_files(call, state)
     yield from _check_disk(options)
     if state is None:
@@ -72,10 +72,12 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
     yield from state.rows("readable_problems", order_by="rank, since, problem, subject")
 
 
-def _check_addon(settings: BaseSettings) -> Iterator[Mapping[str, Any]]:
+def _check_addon(settings: BaseSettings, options: Options) -> Iterator[Mapping[str, Any]]:
     """Yield a problem if crawls of the project use no part of this add-on."""
-    from walsh_scrapy.crawl.startup import Gate, has_addon, has_gate
+    from walsh_scrapy.crawl.startup import ADDON, Gate, has_addon, has_gate
 
+    if options.enabled and settings.getdict("ADDONS").get(ADDON) is not None:
+        return  # the checks below import the add-on and all middlewares
     if not has_addon(settings) and not any(has_gate(settings, gate) for gate in Gate):
         yield problem_row(
             "critical",
