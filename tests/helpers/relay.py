@@ -13,8 +13,8 @@ class Relay:
     """Passes connections on to an address; as a context manager it ends with the block.
 
     Once `silence` was called it says nothing more, but takes connections: so does a server that is
-    frozen. `asked` is set when it then got the first bytes. After `refuse` it takes no further
-    connection.
+    frozen. The answer that a client waits for is passed on before. `asked` is set when the relay
+    then got the first bytes. After `refuse` it takes no further connection.
     """
 
     def __init__(self, host, port):
@@ -22,6 +22,8 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets, self._threads = [], []
         self._is_silent, self._is_over = threading.Event(), threading.Event()
+        self._is_answered = threading.Event()
+        self._is_answered.set()
         self.asked = threading.Event()
         self.port = self._listener.getsockname()[1]
 
@@ -44,6 +46,7 @@ class Relay:
         return len(self._sockets) // 2
 
     def silence(self):
+        assert self._is_answered.wait(HANG_SECONDS)
         self._is_silent.set()
 
     def end_connections(self):
@@ -66,16 +69,18 @@ class Relay:
                 ours, _ = self._listener.accept()
                 theirs = socket.create_connection(self._to)
                 self._sockets += [ours, theirs]
-                self._run(self._pass_on, ours, theirs)
-                self._run(self._pass_on, theirs, ours)
+                self._run(self._pass_on, ours, theirs, self._is_answered.clear)
+                self._run(self._pass_on, theirs, ours, lambda: None, self._is_answered.set)
 
-    def _pass_on(self, source, target):
+    def _pass_on(self, source, target, before, after=lambda: None):
         with suppress(OSError):
             while data := source.recv(65536):
                 if self._is_silent.is_set():
                     self.asked.set()
                     self._is_over.wait()
+                before()
                 target.sendall(data)
+                after()
             target.shutdown(socket.SHUT_WR)
 
 
