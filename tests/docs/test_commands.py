@@ -189,8 +189,10 @@ def test_a_command_line_is_one_that_works(line, request):
     elif line == "python3 -m venv .venv" or line.startswith(".venv/bin/python -m pytest "):
         assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
     elif program == "python" and arguments[1].startswith("benchmarks."):
-        call = [sys.executable, *shlex.split(line, comments=True)[1:], "--help"]
-        assert execute(*call, cwd=ROOT).returncode == 0
+        words = shlex.split(line, comments=True)
+        ran = execute(sys.executable, *words[1:3], "--help", cwd=ROOT)
+        assert ran.returncode == 0
+        assert all(word in ran.stdout for word in words[3:] if word.startswith("-"))
     else:
         is_known = line in (*RESTORING, *ELSEWHERE) or program in (*ELSEWHERE, *DEPLOYING)
         assert is_known, "no test knows whether this works"
