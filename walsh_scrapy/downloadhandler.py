@@ -10,6 +10,7 @@ from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
+from walsh_scrapy.crawl.scrapyinternals import is_stopping
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import note, ticket_of
 from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
@@ -76,12 +77,13 @@ class DownloadHandler(BaseDownloadHandler):
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
             async with (
-                stalls.limit(timeout, self._seconds_left(url, ticket)),
+                stalls.limit(timeout, self._seconds_left(url, ticket), is_stopping),
                 self._network.idle.turn,
             ):
                 response = await self._exchange(request, url, ticket, endpoint)
         except stalls.StoodStill as error:
-            reason = f"this process stood still for too long while it requested {url}"
+            problem = "was told to end" if is_stopping() else "stood still for too long"
+            reason = f"this process {problem} while it requested {url}"
             if ticket_of(request).sent is None:
                 raise TooLate(reason) from error
             raise StoodStill(self._clock.now(), reason) from error

@@ -72,7 +72,8 @@ class ProxyTrouble(MachineTrouble):
 class StoodStill(MachineTrouble):
     """This process was suspended for so long that its request may no longer be in flight.
 
-    Another worker may already have requested the host.
+    Another worker may already have requested the host. It is also raised for a request that is in
+    flight for some seconds after the process was told to end.
     """
 
 

@@ -41,3 +41,16 @@ def read_response(pieces, method=b"GET"):
         return head.status_code, body, exchange.is_reusable
 
     return asyncio.run(run())
+
+
+async def read_body(exchange, body, sizes=None):
+    """Send a request, and append the body of its response to `body`, the size of each to `sizes`.
+
+    Raises one of `REFUSALS` for a response that is refused.
+    """
+    await exchange.send(b"GET", b"/feed", [(b"Host", b"blog.example")], b"")
+    await exchange.head()
+    async for piece in exchange.body():
+        body += piece
+        if sizes is not None:
+            sizes.append(len(piece))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import h11
 from scrapy.exceptions import DownloadFailedError, ResponseDataLossError
 
 from walsh_scrapy.exceptions import TooSlow
 from walsh_scrapy.wire.stalls import limit
+from walsh_scrapy.wire.stream import MAX_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -28,6 +29,8 @@ MIN_BYTES_PER_SECOND: Final = 100
 MAX_HEAD_BYTES: Final = 128 * 1024
 #: The maximum number of lines of one head.
 MAX_HEAD_LINES: Final = 500
+#: The maximum number of bytes of the line before each chunk, with its extensions.
+MAX_CHUNK_LINE_BYTES: Final = 1024
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field that h11 accepts, or the continuation line of a field.
@@ -39,6 +42,8 @@ _CHUNKED: Final = re.compile(
     rb"transfer-encoding:[ \t]*chunked(?:[ \t]*,[ \t]*chunked)*[ \t]*", re.IGNORECASE
 )
 
+_Event: TypeAlias = "h11.Event | type[h11.NEED_DATA | h11.PAUSED]"
+
 
 class HttpExchange:
     """Sends one request and reads its response. Each exchange over a stream has its own object."""
@@ -48,6 +53,7 @@ class HttpExchange:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MAX_HEAD_BYTES)
         self._measured_since: float | None = None  # None before the first byte
         self._measured_bytes = 0
+        self._framing = _Framing()
 
     @property
     def is_reusable(self) -> bool:
@@ -98,29 +104,52 @@ class HttpExchange:
             del data[: end.end()]
             if isinstance(event, h11.Response):
                 if data:
-                    self._http.receive_data(bytes(data))
+                    self._feed_body(bytes(data))
                 return event
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the body as they arrive.
+        """Yield the body as it arrives, all chunks that came together in one piece.
 
-        Raises TooSlow, and ResponseDataLossError if the body is cut off.
+        Raises TooSlow, and ResponseDataLossError if the body is cut off, or has more framing than
+        a server needs.
         """
+        chunks: list[bytes] = []
         while True:
             try:
-                event = self._http.next_event()
-            except h11.RemoteProtocolError as error:
-                raise ResponseDataLossError(str(error)) from error
-            if event is h11.NEED_DATA:
-                try:
-                    piece = await self._receive()
-                except OSError as error:
-                    raise ResponseDataLossError(str(error)) from error
-                self._http.receive_data(piece)
-            elif isinstance(event, h11.Data):
-                yield bytes(event.data)
-            else:
+                event = self._next_event()
+            except ResponseDataLossError:
+                if chunks:
+                    yield b"".join(chunks)
+                raise
+            if isinstance(event, h11.Data):
+                chunks.append(event.data)
+                continue
+            if chunks:
+                yield b"".join(chunks)
+                chunks.clear()
+            if event is not h11.NEED_DATA:
                 return
+            try:
+                piece = await self._receive()
+            except OSError as error:
+                raise ResponseDataLossError(str(error)) from error
+            self._feed_body(piece)
+
+    def _feed_body(self, piece: bytes) -> None:
+        self._framing.received += len(piece)
+        self._http.receive_data(piece)
+
+    def _next_event(self) -> _Event:
+        """Return the next event of the body.
+
+        Raises ResponseDataLossError if the body is cut off, or its framing is too long.
+        """
+        try:
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            raise ResponseDataLossError(str(error)) from error
+        self._framing.check(event, self._http.trailing_data[0])
+        return event
 
     async def _receive(self) -> bytes:
         """Return the next bytes. Raise TooSlow if the response, once begun, is too slow."""
@@ -152,6 +181,41 @@ class HttpExchange:
         if not isinstance(event, h11.Response | h11.InformationalResponse):
             raise DownloadFailedError("the response is not HTTP")
         return event
+
+
+class _Framing:
+    """Counts the bytes of a body that are no data: the lines of its chunks, and its trailers.
+
+    h11 limits neither the length of a line that has come completely, nor the number of chunks.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0  #: bytes that h11 has got
+        self._data = 0
+        self._size = 0  # of the framing, as far as h11 has read
+
+    def check(self, event: _Event, unread: bytes) -> None:
+        """Raise ResponseDataLossError if a line, or all framing together, is too long.
+
+        ``event`` is the next one of h11, and ``unread`` are the bytes that it has not read.
+        """
+        max_line = MAX_CHUNK_LINE_BYTES + len(b"\r\n")
+        if isinstance(event, h11.Data):
+            self._data += len(event.data)
+        size = self.received - self._data - len(unread)
+        line = size - self._size
+        self._size = max(self._size, size)
+        if isinstance(event, h11.Data) and event.chunk_end:
+            self._size += len(b"\r\n")  # the end of the chunk, which h11 reads later
+        elif isinstance(event, h11.EndOfMessage):  # this has the trailers too
+            max_line = MAX_HEAD_BYTES
+        elif event is h11.NEED_DATA:  # the beginning of a line is unread, or of the trailers
+            line += len(unread)
+            max_line = MAX_HEAD_BYTES if b"\n" in unread[2:] else max_line
+        if line > max_line:
+            raise ResponseDataLossError("a line of the chunked body is too long")
+        if size > self._data + MAX_OVERHEAD_BYTES:
+            raise ResponseDataLossError("the body is sent in too many small chunks")
 
 
 def _check_size(size: int) -> None:

@@ -11,21 +11,24 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 #: Linux has this clock, which also counts the time in which the machine was suspended.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 #: Seconds between two ticks, and the minimum delay of a tick that is treated as a standstill.
 _TICK_SECONDS: Final = 0.1
 _LATE_SECONDS: Final = 0.2
+#: The maximum seconds for which a time limit goes on after the process was told to end.
+END_SECONDS: Final = 3.0
 
 
 class StoodStill(TimeoutError):
-    """The total time of a limit is over, mostly because this process stood still."""
+    """The total time of a limit is over: this process stood still, or was told to end."""
 
 
 def moment() -> float:
@@ -36,7 +39,7 @@ def moment() -> float:
 class _Ticker:
     def __init__(self) -> None:
         self._stalled = 0.0  # seconds, measured at the last tick
-        self._timeouts: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its total timeout
+        self._limits: set[_Limit] = set()
         self._due: float | None = None  # the time of the next tick, by the clock of the loop
         self._due_moment = 0.0
 
@@ -46,13 +49,13 @@ class _Ticker:
         late = 0.0 if self._due is None else asyncio.get_running_loop().time() - self._due
         return self._stalled + (late if late > _LATE_SECONDS else 0.0)
 
-    def add(self, timeout: asyncio.Timeout, total: asyncio.Timeout) -> None:
-        self._timeouts[timeout] = total
+    def add(self, limit: _Limit) -> None:
+        self._limits.add(limit)
         if self._due is None:
             self._schedule()
 
-    def remove(self, timeout: asyncio.Timeout) -> None:
-        self._timeouts.pop(timeout, None)
+    def remove(self, limit: _Limit) -> None:
+        self._limits.discard(limit)
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
@@ -66,16 +69,37 @@ class _Ticker:
         The loop's clock stops while the machine is suspended. The total timeout counts that time,
         so it is moved to an earlier moment.
         """
-        late = asyncio.get_running_loop().time() - due
+        now = asyncio.get_running_loop().time()
+        late = now - due
         slept = moment() - self._due_moment - late
-        if late + slept > _LATE_SECONDS:
-            self._stalled += late
-            for timeout, total in self._timeouts.items():
-                _move(timeout, late)
-                _move(total, -slept)
+        is_late = late + slept > _LATE_SECONDS
+        self._stalled += late if is_late else 0.0
+        for running in self._limits:
+            if is_late:
+                _move(running.timeout, late)
+                _move(running.total, -slept)
+            running.check_end(now)
         self._due = None
-        if self._timeouts:
+        if self._limits:
             self._schedule()
+
+
+@dataclass(eq=False, slots=True)
+class _Limit:
+    timeout: asyncio.Timeout
+    total: asyncio.Timeout  #: counts suspension and standstill too
+    is_ending: Callable[[], bool]
+    has_end: bool = False
+
+    def check_end(self, now: float) -> None:
+        """Let the limit end soon, once the process was told to end."""
+        if self.has_end or not self.is_ending():
+            return
+        self.has_end = True
+        latest = now + END_SECONDS
+        when = self.total.when()
+        if not self.total.expired() and (when is None or when > latest):
+            self.total.reschedule(latest)
 
 
 def _move(timeout: asyncio.Timeout, seconds: float) -> None:
@@ -97,20 +121,26 @@ def stalled() -> float:
 
 
 @asynccontextmanager
-async def limit(seconds: float, max_total: float | None = None) -> AsyncIterator[None]:
+async def limit(
+    seconds: float,
+    max_total: float | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> AsyncIterator[None]:
     """Raise TimeoutError after so many seconds, without those in which the process stood still.
 
-    After ``max_total`` seconds of any kind, suspension included, StoodStill is raised.
+    StoodStill is raised after ``max_total`` seconds of any kind, suspension included, and
+    ``END_SECONDS`` after ``is_ending`` returned True, which is asked ten times a second.
     """
     ticker = _ticker()
     total = asyncio.timeout(max_total)
     try:
         async with total, asyncio.timeout(seconds) as timeout:
-            ticker.add(timeout, total)
+            running = _Limit(timeout, total, is_ending)
+            ticker.add(running)
             try:
                 yield
             finally:
-                ticker.remove(timeout)
+                ticker.remove(running)
     except TimeoutError as error:
         if total.expired():
             raise StoodStill from error

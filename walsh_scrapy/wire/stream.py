@@ -7,6 +7,7 @@ connection must connect to a host again and again (decision 26).
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from contextlib import suppress
@@ -26,8 +27,12 @@ T = TypeVar("T")
 
 #: If an address has not answered after this time, the next one is tried as well (RFC 8305 5).
 ATTEMPT_DELAY_SECONDS: Final = 0.25
-#: The maximum number of bytes that are read at once.
-CHUNK_BYTES: Final = 65_536
+#: The maximum number of bytes that are read at once. One-byte chunks of so many bytes take 30 ms to
+#: parse, and meanwhile the event loop does nothing else.
+CHUNK_BYTES: Final = 16_384
+#: The maximum number of bytes that a server may send beyond twice the bytes of its data: records of
+#: TLS and the framing of bodies, each.
+MAX_OVERHEAD_BYTES: Final = 1024 * 1024
 
 
 #: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
@@ -115,7 +120,12 @@ class TcpStream:
         await self._loop.sock_sendall(self._socket, data)
 
     async def receive(self) -> bytes:
-        """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken."""
+        """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken.
+
+        Other tasks run first, and time limits end: ``sock_recv`` does not wait while there are
+        bytes.
+        """
+        await asyncio.sleep(0)
         return await self._loop.sock_recv(self._socket, CHUNK_BYTES)
 
     def send_last(self, data: bytes) -> None:
@@ -210,6 +220,8 @@ class TlsStream:
             session=session,
         )
         self.peer: str = stream.peer
+        self._received_bytes = 0
+        self._data_bytes = 0  # that the received records had
 
     @property
     def has_unread(self) -> bool:
@@ -254,9 +266,19 @@ class TlsStream:
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NoSecureConnection or OSError."""
         try:
-            return await self._run(lambda: self._tls.read(CHUNK_BYTES))
+            return await self._run(self._read_records)
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""  # also without the closing alert, which many servers do not send
+
+    def _read_records(self) -> bytes:
+        """Return the data of all records that have come, which may have one byte each."""
+        records = [self._tls.read(CHUNK_BYTES)]
+        with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            while True:
+                records.append(self._tls.read(CHUNK_BYTES))
+        data = b"".join(records)
+        self._data_bytes += len(data)
+        return data
 
     def close(self) -> None:
         """Send the closing alert, and close the connection without waiting for the server's alert.
@@ -275,10 +297,7 @@ class TlsStream:
                 result = operation()
             except ssl.SSLWantReadError:
                 await self._flush()
-                if data := await self._stream.receive():
-                    self._received.write(data)
-                else:
-                    self._received.write_eof()
+                await self._receive_records()
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 raise
             except ssl.SSLError as error:
@@ -287,6 +306,21 @@ class TlsStream:
             else:
                 await self._flush()
                 return result
+
+    async def _receive_records(self) -> None:
+        """Pass the next bytes of the connection on to OpenSSL.
+
+        Raises OSError if there are too many of them for the data that they had so far: a record may
+        have one byte of data, or none.
+        """
+        records = await self._stream.receive()
+        if not records:
+            self._received.write_eof()
+            return
+        self._received.write(records)
+        self._received_bytes += len(records)
+        if self._received_bytes > 2 * self._data_bytes + MAX_OVERHEAD_BYTES:
+            raise OSError(errno.EPROTO, "too many TLS records for too little data")
 
     async def _flush(self) -> None:
         """Send the bytes that OpenSSL has written."""
