@@ -10,6 +10,10 @@ is ended beyond that; its memory is then unknown.
 
 Then whole crawls of one hostile site each, by the memory of both processes and by the clock. Goals:
 350 MiB and 20 s, 5 s from SIGTERM to the end, and 35 s for a site that sends a byte a second.
+
+Then sites that send small pieces without end, at full speed and at 400 kB/s: as the feed, as
+robots.txt and as the blocklist. Goals: 31 s for the longest exchange, 5 s from SIGTERM to the end,
+and never 10 s between two beats, by which other workers know that this one lives.
 """
 
 import gzip
@@ -17,11 +21,12 @@ import os
 import pickle
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -32,7 +37,9 @@ from walsh_scrapy.crawl.childprocess import PROGRAM
 from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.testing.crawl import find_project, start_crawl
-from walsh_scrapy.testing.site import Raw
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.site import Certificate, Raw
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 _RESIDENT: Final = re.compile(r"VmRSS:\s*(\d+)")
@@ -110,6 +117,22 @@ PAGES: Final = {
 }
 
 
+#: Responses that never end: how they begin, and what follows.
+_CHUNKED: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+FLOODS: Final = {
+    "one-byte chunks": (_CHUNKED, b"1\r\nx\r\n"),
+    "ten-byte chunks": (_CHUNKED, b"a\r\nxxxxxxxxxx\r\n"),
+    "chunk extensions": (_CHUNKED, b"1;" + b"x" * 1000 + b"\r\nx\r\n"),
+    "long chunk extensions": (_CHUNKED, b"1;" + b"x" * 200_000 + b"\r\nx\r\n"),
+    "trailers": (_CHUNKED + b"0\r\n", b"X: 1\r\n"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a head of fields": (b"HTTP/1.1 200 OK\r\n", b"X: 1\r\n"),
+}
+PIECE_BYTES: Final = 20_000
+PIECES: Final = 2_500
+RATES: Final = {"full speed": 0.0, "400 kB/s": PIECE_BYTES / 400_000}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Pieces and their repetitions; all of them are repeated `times`."""
@@ -155,34 +178,109 @@ def main(report: Report, tries: int) -> None:
         pieces += [1.0, b"#"]
     seconds, _ = _crawl(Site(HOST, Raw(pieces), {"/feed": Raw(pieces)}))
     report.add("crawl, a byte a second", Figure("run", seconds, "s", max_value=35))
+    for name, (begin, repeated) in FLOODS.items():
+        for rate, pause in RATES.items():
+            times = PIECE_BYTES // len(repeated) + 1
+            endless: list[bytes | float] = [pause, repeated * times] * PIECES
+            flood = Raw([begin, *endless])
+            for place, site in _flooded(flood).items():
+                _flood(report, f"{name}, {rate}, {place}", site)
+    records = Raw([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x"] * 1_000_000])
+    _flood(
+        report, "TLS records of a byte", Site(HOST, "", {"/feed": records}, tls=Certificate.GOOD)
+    )
 
 
-def _crawl(site: Site, *, ends: bool = False) -> tuple[float, float]:
+def _flooded(flood: Raw) -> dict[str, Site]:
+    return {
+        "feed": Site(HOST, "", {"/feed": flood}),
+        "robots.txt": Site(HOST, flood, {"/feed": Reply("<rss/>")}),
+        "blocklist": Site(HOST, "", {"/feed": Reply("<rss/>"), "/list": flood}),
+    }
+
+
+def _flood(report: Report, subject: str, site: Site) -> None:
+    """Add the figures of a crawl that the site floods, and of the end of another one."""
+    watch = Watch()
+    seconds, _ = _crawl(site, watch=watch)
+    ending, _ = _crawl(site, ends=True)
+    report.add(
+        subject,
+        Figure("run", seconds, "s"),
+        Figure("longest exchange", watch.longest, "s", max_value=31),
+        Figure("end after SIGTERM", ending, "s", max_value=5),
+        Figure("between two beats", watch.max_gap, "s", max_value=10),
+    )
+
+
+class Watch:
+    """What the state of a crawl shows while it runs."""
+
+    def __init__(self) -> None:
+        self.max_gap = 0.0  #: seconds between two beats of the worker
+        self.longest = 0.0  #: seconds of an exchange
+        self._expires_at: float | None = None
+        self._since = time.monotonic()
+
+    def look(self, state: Path) -> None:
+        """Look whether the worker has beaten since the last look."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(state)) as connection:
+            rows = connection.execute("SELECT expires_at FROM workers").fetchall()
+            now = time.monotonic()
+            expires_at = rows[0][0] if rows else None
+            if expires_at != self._expires_at:
+                self._expires_at = expires_at
+                self._since = now
+            elif rows:
+                self.max_gap = max(self.max_gap, now - self._since)
+            ((self.longest,),) = connection.execute(
+                "SELECT coalesce(max(duration), 0.0) FROM requests"
+            ).fetchall()
+
+
+def _crawl(site: Site, *, ends: bool = False, watch: Watch | None = None) -> tuple[float, float]:
     """Return the seconds and the peak memory in MiB of a crawl.
 
-    With `ends` the crawl gets SIGTERM while its document is read; the seconds count from then.
+    With `ends` the crawl gets SIGTERM while its document is read, or still comes; the seconds count
+    from then.
     """
-    with LoopbackWeb(site) as web, tempfile.TemporaryDirectory() as name:
+    web = DirectWeb(site) if site.tls else LoopbackWeb(site)
+    with web, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        scheme = "https" if site.tls else "http"
+        settings: dict[str, object] = {"WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}"}
+        if "/list" in site.pages:
+            settings["WALSH_BLOCKLIST_URL"] = f"{scheme}://{HOST}/list"
         started = time.monotonic()
         running = start_crawl(
             web,
             folder=folder,
             project=find_project(Path(__file__).parent),
-            sources=[f"http://{HOST}/feed"],
-            settings={"WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}"},
+            sources=[f"{scheme}://{HOST}/feed"],
+            settings=settings,
         )
         peak = 0.0
         while running.running:
             peak = max(peak, _memory(running.pid))
-            if ends and any(hit.path == "/feed" and hit.complete for hit in web.log):
+            if watch:
+                watch.look(folder / "state.sqlite3")
+            if ends and any(_is_hostile(site, hit) for hit in web.log):
                 time.sleep(READING_SECONDS)
                 os.kill(running.pid, signal.SIGTERM)
                 started = time.monotonic()
                 break
             time.sleep(0.01)
-        running.wait(120)
-        return time.monotonic() - started, peak
+        running.wait(300)
+        seconds = time.monotonic() - started
+        if watch:
+            watch.look(folder / "state.sqlite3")
+        return seconds, peak
+
+
+def _is_hostile(site: Site, hit: Hit) -> bool:
+    """Return True if the hostile document has come, or if it comes without end."""
+    page = site.robots if hit.path == "/robots.txt" else site.pages.get(hit.path)
+    return isinstance(page, Raw) or (hit.path == "/feed" and hit.complete)
 
 
 def _memory(pid: int) -> float:

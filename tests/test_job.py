@@ -79,8 +79,6 @@ class Starts:
         self.job = folder / "job"
         self.spidercls = spider
         self.made = []
-        self.private = set()
-        self.noted = []
         state = State(f"sqlite:///{folder}/state.sqlite3")
         self.context = Context(Options(), state)
 
@@ -115,11 +113,8 @@ class Starts:
         return scheduler
 
     def job_of(self, crawler):
-        """Return the job of a start; `private` are hosts with addresses that are not public."""
-        network = SimpleNamespace(
-            is_private=self.private.__contains__, note_private=self.noted.append
-        )
-        return Job(crawler, str(self.job), self.context.clock, network)
+        """Return the job of a start."""
+        return Job(crawler, str(self.job), self.context.clock)
 
     def close(self):
         """Close the files of starts that have not ended."""
@@ -222,18 +217,29 @@ def test_a_redirect_that_waits_keeps_its_hops_and_no_other_facts(starts, ends):
     assert ticket_of(request)._replace(hops=()) == ticket_of(Request("http://a.example/3"))
 
 
-def test_a_redirect_keeps_its_wait_and_its_private_origin(starts):
-    starts.private.add("a.example")
+@pytest.mark.parametrize("public_only", [True, False])
+def test_a_redirect_keeps_its_wait_and_its_origin(starts, public_only):
     first = starts.ours()
     redirected = Request("http://b.example/2")
     until = starts.context.clock.monotonic() + 60.0
-    note(redirected, hops=(Hop("http://a.example/1", 302),), not_before=until)
+    hops = (Hop("http://a.example/1", 302),)
+    note(redirected, hops=hops, not_before=until, public_only=public_only)
     first.enqueue_request(redirected)
     stop(first)
     starts.ours()
-    assert starts.noted == ["a.example"]
     (restored,) = [turn.request for _, _, turn in starts.made[-1]._queue._redirected]
     assert abs(ticket_of(restored).not_before - until) < 5.0
+    assert ticket_of(restored).public_only is public_only
+
+
+def test_a_request_from_a_public_page_stays_public(starts):
+    first = starts.ours()
+    linked = Request("http://b.example/2")
+    note(linked, public_only=True)
+    first.enqueue_request(linked)
+    stop(first)
+    (restored,) = drain(starts.ours())
+    assert ticket_of(restored).public_only
 
 
 def test_redirects_that_a_project_claims_are_not_believed(starts):

@@ -58,7 +58,7 @@ class Scheduler(BaseScheduler):
         crawl = Crawl.of(crawler)
         folder = job_dir(crawler.settings)
         try:
-            job = Job(crawler, folder, crawl.context.clock, crawl.network) if folder else None
+            job = Job(crawler, folder, crawl.context.clock) if folder else None
         except sqlite3.Error as error:
             problem = BadSetting(f"{folder}/{FILE}, a file of JOBDIR, cannot be opened: {error}")
             refuse_to_start(problem, log_file=crawler.settings["LOG_FILE"])

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import json
 import socket
-from contextlib import nullcontext
+from ipaddress import ip_address
 
 import pytest
 from scrapy import Request
@@ -13,7 +13,7 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import ticket_of
+from walsh_scrapy.crawl.ticket import Hop, carry_ticket, note, ticket_of
 from walsh_scrapy.downloadermiddlewares.privatehosts import PrivateHostsMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
@@ -53,38 +53,132 @@ def test_only_declared_urls_are_requested(direct_web, crawl):
     assert "an HTML page" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("hops", "url", "denied"),
-    [
-        ([], "http://10.0.0.1/", False),  # declared: an operator may crawl his intranet
-        (["http://intranet/"], "http://10.0.0.1/", False),
-        (["http://blog.example/"], "http://10.0.0.1/", True),
-        (["http://blog.example/", "http://blog.example/2"], "http://[::1]/", True),
-        (["http://blog.example/"], "http://2130706433/", True),
-        (["http://blog.example/"], "http://printer.local/", True),
-        (["http://blog.example/"], "http://inside.example/", True),
-        (["http://blog.example/"], "http://other.example/", False),
-        (["http://blog.example/"], "http://blog.example/3", False),
-    ],
-)
-def test_a_public_host_may_not_redirect_to_a_private_one(monkeypatch, tmp_path, hops, url, denied):
+PUBLIC = "93.184.216.34"
+PRIVATE = "10.0.0.1"
+NAMES = {"inside.example": PRIVATE, "inside6.example": "fd00::1"}
+
+
+@pytest.fixture
+def gate_with(monkeypatch, tmp_path):
+    """Return the gate of a new crawl, for which names have the addresses of NAMES, or are public."""
+
     def getaddrinfo(host, port, **_):
-        address = "10.0.0.1" if host == "inside.example" else "93.184.216.34"
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (NAMES.get(host, PUBLIC), port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    crawler = get_crawler(
-        settings_dict={
+
+    def build(**settings):
+        own = {
             "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
             "HTTPPROXY_ENABLED": False,
         }
-    )
-    gate = PrivateHostsMiddleware.from_crawler(crawler)
-    request = Request(url, meta={"redirect_urls": hops} if hops else {})
-    with pytest.raises(Denied) if denied else nullcontext():
+        return PrivateHostsMiddleware.from_crawler(get_crawler(settings_dict=own | settings))
+
+    return build
+
+
+def answer(gate, request, address):
+    """Let a request be answered from an address."""
+    ip = address and ip_address(address)
+    gate.response_downloaded(Response(request.url, ip_address=ip, request=request), request)
+
+
+def is_denied(gate, request):
+    try:
         asyncio.run(gate.process_request(request))
-    from_public = bool(hops) and "intranet" not in hops[0]
-    assert ticket_of(request).public_only is from_public, "the connection is judged too"
+    except Denied:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("hop", "address", "url", "denied"),
+    [
+        (None, None, "http://10.0.0.1/", False),  # declared: an operator may crawl his intranet
+        (None, None, "http://inside.example/", False),
+        ("http://intranet/", PRIVATE, "http://10.0.0.1/", False),
+        ("http://intranet/", PUBLIC, "http://10.0.0.1/", False),  # its name is private
+        ("http://inside.example/", PRIVATE, "http://intranet/", False),
+        ("http://inside.example/", "::1", "https://[::1]:8443/", False),
+        ("http://blog.example/", PUBLIC, "http://10.0.0.1/", True),
+        ("http://blog.example/", "2606:2800:220:1::1", "http://10.0.0.1/", True),
+        ("http://93.184.216.34/", PUBLIC, "http://inside.example/", True),
+        ("http://blog.example/", None, "http://10.0.0.1/", True),  # a handler that names none
+        ("https://blog.example:8443/", PUBLIC, "http://[::1]/", True),
+        ("http://blog.example/", PUBLIC, "http://[::ffff:10.0.0.1]/", True),
+        ("http://blog.example/", PUBLIC, "http://2130706433/", True),
+        ("http://blog.example/", PUBLIC, "http://printer.local/", True),
+        ("http://blog.example/", PUBLIC, "http://inside.example:8080/", True),
+        ("http://blog.example/", PUBLIC, "https://inside6.example/", True),
+        ("http://blog.example/", PUBLIC, "http://other.example/", False),
+        ("http://blog.example/", PUBLIC, "http://blog.example/3", False),
+    ],
+)
+@pytest.mark.parametrize("is_scrapys", [True, False])
+def test_a_public_host_may_not_lead_to_a_private_one(
+    gate_with, hop, address, url, denied, is_scrapys
+):
+    gate = gate_with()
+    request = Request(url)
+    if hop:
+        first = Request(hop)
+        answer(gate, first, address)
+        if is_scrapys:
+            request.meta["redirect_urls"] = [hop]
+        else:
+            carry_ticket(first, request)
+            note(request, hops=(Hop(hop, 301),))
+    assert is_denied(gate, request) is denied
+    is_public = bool(hop) and "in" not in hop[:10]
+    assert denied or ticket_of(request).public_only is is_public, "the connection is judged too"
+
+
+def test_a_private_answer_excuses_no_later_one(gate_with):
+    """A host that answered from a private address once redirects from a public one later."""
+    gate = gate_with()
+    for address, denied in ((PRIVATE, False), (PUBLIC, True)):
+        first = Request("http://blog.example/feed")
+        answer(gate, first, address)
+        target = Request("http://10.0.0.1/admin")
+        carry_ticket(first, target)
+        note(target, hops=(Hop(first.url, 302),))
+        assert is_denied(gate, target) is denied
+
+
+def test_a_chain_stays_public_behind_a_private_hop(gate_with):
+    gate = gate_with()
+    first, second, third = (Request(f"http://{name}.example/") for name in ("a", "b", "c"))
+    answer(gate, first, PUBLIC)
+    carry_ticket(first, second)
+    answer(gate, second, PRIVATE)  # an address that our handler would not have connected to
+    carry_ticket(second, third)
+    assert not is_denied(gate, third)
+    assert ticket_of(third).public_only
+
+
+def test_a_name_that_was_public_stays_public_in_the_run(gate_with):
+    gate = gate_with()
+    answer(gate, Request("http://blog.example/robots.txt"), PUBLIC)
+    for url in ("https://blog.example/feed", "http://blog.example:8080/other"):
+        later = Request(url)
+        assert not is_denied(gate, later)
+        assert ticket_of(later).public_only
+    other = Request("http://other.example/")
+    assert not is_denied(gate, other)
+    assert not ticket_of(other).public_only
+
+
+@pytest.mark.parametrize(("name", "is_public"), [("blog.example", True), ("intranet", False)])
+def test_through_a_proxy_only_names_count(gate_with, monkeypatch, name, is_public):
+    monkeypatch.setenv("http_proxy", "http://10.0.0.9:3128")
+    gate = gate_with(HTTPPROXY_ENABLED=True)
+    first = Request(f"http://{name}/", meta={"proxy": "http://10.0.0.9:3128"})
+    answer(gate, first, "10.0.0.9")
+    assert ticket_of(first).public_only is is_public
+    for url, denied in (("http://inside.example/", False), ("http://10.0.0.1/", is_public)):
+        target = Request(url)
+        carry_ticket(first, target)
+        assert is_denied(gate, target) is denied
 
 
 def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.request import request_from_dict
 
 from walsh_scrapy.crawl.scrapyinternals import ScrapyQueue
-from walsh_scrapy.crawl.ticket import Hop, hops_of, note, ticket_of
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.crawl.ticket import Hop, note, ticket_of
 from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Clock
-    from walsh_scrapy.crawl.network import Network
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +50,13 @@ class Redirects(NamedTuple):
 
     hops: tuple[Hop, ...] = ()
     not_before: float = 0.0  #: epoch seconds: the end of the wait that they asked for
-    is_private: bool = False  #: the first host has an address that is not public
+    public_only: bool = False  #: a response from a public address led to the request
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the redirects that ``json.dumps`` wrote."""
-        hops, not_before, is_private = json.loads(text)
-        return cls(tuple(Hop(*hop) for hop in hops), not_before, is_private)
+        hops, not_before, public_only = json.loads(text)
+        return cls(tuple(Hop(*hop) for hop in hops), not_before, public_only)
 
 
 class _Known(NamedTuple):
@@ -75,10 +73,9 @@ class Job:
     ``request.meta``.
     """
 
-    def __init__(self, crawler: Crawler, folder: str, clock: Clock, network: Network) -> None:
+    def __init__(self, crawler: Crawler, folder: str, clock: Clock) -> None:
         self._crawler = crawler
         self._clock = clock
-        self._network = network
         self._scrapys = ScrapyQueue(crawler, folder)
         self._path = Path(folder, FILE)
         # Without a transaction each statement is committed at once.
@@ -165,21 +162,23 @@ class Job:
         self._rows[request] = self._file.execute(_INSERT, row).lastrowid
 
     def _redirects_of(self, request: Request) -> Redirects:
-        hops = hops_of(request)
-        wait = ticket_of(request).not_before - self._clock.monotonic()
+        ticket = ticket_of(request)
+        wait = ticket.not_before - self._clock.monotonic()
         not_before = self._clock.now() + wait if wait > 0.0 else 0.0
-        is_private = bool(hops) and self._network.is_private(host_of(hops[0].url))
-        return Redirects(hops, not_before, is_private)
+        return Redirects(ticket.hops, not_before, ticket.public_only)
 
     def _restore(self, request: Request, redirects: Redirects) -> None:
         """Give a request its redirects, as if it was redirected in this run."""
-        if not redirects.hops:
+        if redirects == Redirects():
             return
         wait = redirects.not_before - self._clock.now()
         not_before = self._clock.monotonic() + wait if wait > 0.0 else 0.0
-        note(request, hops=redirects.hops, not_before=not_before)
-        if redirects.is_private:
-            self._network.note_private(host_of(redirects.hops[0].url))
+        note(
+            request,
+            hops=redirects.hops,
+            not_before=not_before,
+            public_only=redirects.public_only,
+        )
 
     def forget_deferred(self, request: Request) -> None:
         """Forget a request that was deferred in this run: it was queued again."""

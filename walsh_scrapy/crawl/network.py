@@ -25,7 +25,7 @@ from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler,
 from walsh_scrapy.exceptions import MachineTrouble, ProxyTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.connectivity import proves_network
-from walsh_scrapy.policy.urls import host_of, is_public, parse_ip
+from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, parse_ip
 from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,
@@ -116,13 +116,18 @@ class Network:
             else IdleConnections(_MAX_IDLE_CONNECTIONS, alone=False)
         )
 
-    def is_private(self, host: str) -> bool:
-        """Return True if a connection was made to a host at an address that is not public."""
-        return self._connections.is_private(host)
+    def is_from_public(self, request: Request, response: Response) -> bool:
+        """Return True if a response came from a public address (decision 16).
 
-    def note_private(self, host: str) -> None:
-        """Note that an earlier start of a job made such a connection to a host."""
-        self._connections.note_private(host)
+        A host whose name is private is none, whatever its address. The address of a connection to a
+        proxy says nothing about the host, and a handler of others may name none: then only the name
+        counts.
+        """
+        if is_private_host(host_of(request.url)):
+            return False
+        address = response.ip_address
+        is_through_proxy = "proxy" in request.meta and self.has_proxy_for(request.url)
+        return address is None or is_through_proxy or is_public(str(address))
 
     async def find(self, url: str) -> Addresses:
         """Return the addresses of the host of a URL; raise NotConnected if there are none."""

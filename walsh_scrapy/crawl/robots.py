@@ -311,13 +311,14 @@ class Robots(RobotsCache, RequestPreparer):
         hops: tuple[Hop, ...] = ()
         answer = None
         not_before = 0.0
+        public_only = ticket_of(needed_by).public_only
         while True:
             request = _request(url)
             note(
                 request,
                 hops=hops,
                 not_before=not_before,
-                public_only=ticket_of(needed_by).public_only,
+                public_only=public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
                 validators=Validators.from_record(earlier)
                 if earlier and earlier.body is not None
@@ -350,7 +351,9 @@ class Robots(RobotsCache, RequestPreparer):
                 return RobotsOutcome(url, "meaningless", answer)
             url = target
             hops = (*hops, Hop(request_of(answer).url, answer.status))
-            not_before = ticket_of(request_of(answer)).not_before
+            ticket = ticket_of(request_of(answer))
+            not_before = ticket.not_before
+            public_only = ticket.public_only
 
     @contextmanager
     def _limited(self, origin: str, max_seconds: float, request: Request) -> Iterator[None]:

@@ -108,7 +108,6 @@ class Visit:
     status: int | None = None  #: of the last response before this request
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
     reads_head: bool = False  #: an HTML page is downloaded only as far as its head may go
-    declared_by: str | None = None  #: the URL of the page that declares this one as its feed
 
     @property
     def has_gone_page(self) -> bool:
@@ -155,7 +154,8 @@ class Ticket(NamedTuple):
     rank: Rank = Rank.TARGET
     hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
-    public_only: bool = False  #: its host must have public addresses only
+    #: Its host must have public addresses only, and so must whatever its response leads to.
+    public_only: bool = False
     validators: Validators | None = None  #: sent if the request is for their URL
     delivery: Delivery | None = None  #: of robots.txt, the blocklist or its schema
     # Pacing: when it may be sent, and the course of its exchange.

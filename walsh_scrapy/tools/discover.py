@@ -22,8 +22,9 @@ from walsh_scrapy.crawl.ticket import (
     Visit,
     content_type_of,
     links_of,
+    note,
     request_of,
-    set_visit,
+    ticket_of,
     visit_of,
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
@@ -137,6 +138,7 @@ class DiscoverSpider(DeclaringSpider):
         await self._read_document(response, candidate, len(links))
         if candidate.role == "page" and candidate.form != "feed":
             offer.feeds = tuple(_build_candidates(links, offer.page.url))
+            offer.public_only = ticket_of(request_of(response)).public_only
         elif candidate.role != "feed":
             return
         for request in self._request_next_feed(offer):
@@ -205,7 +207,7 @@ class DiscoverSpider(DeclaringSpider):
         if requested < min(len(offer.feeds), MAX_FEED_REQUESTS):
             candidate = offer.feeds[requested]
             # `announced` makes ScopeMiddleware allow a feed that only the page declares.
-            visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
+            visit = Visit(None, may_be_feed, announced=(candidate.url,))
             yield self._request(offer, candidate, visit)
         elif not offer.has_feed and not any(feed.unsure for feed in offer.feeds):
             yield from self._request_llms_txt(offer)
@@ -225,7 +227,7 @@ class DiscoverSpider(DeclaringSpider):
             meta={"handle_httpstatus_list": ABSENT},
             dont_filter=True,
         )
-        set_visit(request, visit)
+        note(request, visit=visit, public_only=offer.public_only)
         return request
 
 

@@ -76,6 +76,8 @@ class SiteOffer:
     page: Candidate
     llms_txt: Candidate  #: the llms.txt of the host, which other offers may share
     feeds: tuple[Candidate, ...] = ()  #: the feeds that the page declares
+    #: The page came from a public address, so its feeds must have public addresses too.
+    public_only: bool = False
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:

@@ -257,15 +257,6 @@ class Connections:
         self._tls = tls
         self._timeout = timeout
         self._proven = proven
-        self._private: set[str] = set()
-
-    def is_private(self, host: str) -> bool:
-        """Return True if this crawl has connected to a private address of the host."""
-        return host in self._private
-
-    def note_private(self, host: str) -> None:
-        """Record that this crawl has connected to a private address of the host."""
-        self._private.add(host)
 
     async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
         """Connect to an endpoint, through its proxy if it has one.
@@ -300,8 +291,6 @@ class Connections:
         if not proxy:
             attempt.is_at_host = True
             self._proven()
-            if not is_public(stream.peer):
-                self._private.add(host)
         return (
             stream if endpoint.scheme == "http" else await self._secure(endpoint, stream, attempt)
         )
