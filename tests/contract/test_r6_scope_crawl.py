@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import socket
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -11,13 +12,14 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site
+from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site, trouble
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, note, ticket_of
 from walsh_scrapy.downloadermiddlewares.privatehosts import PrivateHostsMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post
+from walsh_scrapy.testing.site import RIGHT, Answer, Certificate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 LINKS = [Post("One", "http://blog.example/one"), Post("Two", "http://blog.example/two.png")]
@@ -60,7 +62,7 @@ NAMES = {"inside.example": PRIVATE, "inside6.example": "fd00::1"}
 
 @pytest.fixture
 def gate_with(monkeypatch, tmp_path):
-    """Return the gate of a new crawl, for which names have the addresses of NAMES, or are public."""
+    """Return the gate of a new crawl, for which names are public but for those of NAMES."""
 
     def getaddrinfo(host, port, **_):
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (NAMES.get(host, PUBLIC), port))]
@@ -179,6 +181,66 @@ def test_through_a_proxy_only_names_count(gate_with, monkeypatch, name, is_publi
         target = Request(url)
         carry_ticket(first, target)
         assert is_denied(gate, target) is denied
+
+
+# On the wire: the sites of these webs have public addresses, and 127.0.0.7 is a private one.
+
+INSIDE = Answer(("127.0.0.7",))
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_page_comes_from_a_name_that_turned_private(direct_web, crawl, scheme):
+    tls = Certificate.GOOD if scheme == "https" else None
+    rebound = Site(
+        "blog.example",
+        pages={"/one": feed(), "/two": feed("Two", ["Three"])},
+        dns=[RIGHT, RIGHT, INSIDE],  # robots.txt, one feed, and then the other
+        tls=tls,
+    )
+    web = direct_web(rebound)
+    sources = [f"{scheme}://blog.example/{name}" for name in ("one", "two")]
+    result = crawl(web, sources=sources, settings=trouble("PublicWeb"))
+    assert len(result.log) == 2
+    outcomes = rows_of(crawl, "SELECT outcome FROM sources ORDER BY outcome")
+    assert outcomes == [("denied by privatehosts",), ("fetched",)]
+    assert "privatehosts" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://inside.example/admin",
+        "https://inside.example/admin",
+        "http://127.0.0.7/admin",
+        "http://127.0.0.7:80/admin",
+        "http://[::1]/admin",
+        "/next",  # which leads to a private host
+    ],
+)
+@pytest.mark.parametrize("place", ["feed", "robots"])
+def test_no_redirect_of_a_public_host_reaches_a_private_one(direct_web, crawl, location, place):
+    """Although the operator declares a source on the private host, which is requested."""
+    pages = {"/feed": feed()} | {f"/{place}": redirect(location)} if place == "feed" else {}
+    robots = redirect(location) if place == "robots" else ""
+    further = {"/next": redirect("http://inside.example/admin")}
+    web = direct_web(
+        Site("blog.example", robots, {"/feed": feed()} | pages | further),
+        replace(site("inside.example", admin=feed()), dns=INSIDE),
+    )
+    sources = feeds("inside", "blog")
+    result = crawl(web, sources=sources, settings=trouble("PublicWeb"))
+    assert not [hit for hit in result.log if hit.path == "/admin"]
+    assert "inside.example/feed" in paths(result.log)
+
+
+def test_a_private_host_may_redirect_to_another(direct_web, crawl):
+    web = direct_web(
+        replace(site("wiki.example", feed=redirect("http://sso.example/feed")), dns=INSIDE),
+        replace(site("sso.example"), dns=Answer(("127.0.0.8",))),
+    )
+    result = crawl(web, sources=feeds("wiki"), settings=trouble("PublicWeb"))
+    assert paths(result.log)[-1] == "sso.example/feed"
+    assert len(result.items) == 2
 
 
 def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):

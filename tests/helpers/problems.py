@@ -22,7 +22,9 @@ from walsh_scrapy.crawl import hosts, isolated, network, robots
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.robots import RobotsCache
+from walsh_scrapy.downloadermiddlewares import privatehosts
 from walsh_scrapy.policy import pacing as pacing_policy
+from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source
@@ -31,7 +33,7 @@ from walsh_scrapy.state import database, engine, ownership, waiting
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
-from walsh_scrapy.wire import http1
+from walsh_scrapy.wire import connections, http1
 
 
 class Extension:
@@ -356,3 +358,21 @@ class KilledWorker(Extension):
             assert ownership.begin(connection, host, killed, ask).status == "ready"
 
         context.state.write(work)
+
+
+class PublicWeb(Extension):
+    """Addresses in 127.1.0.0/16, which the sites of a direct web have, count as public ones.
+
+    Every connection looks up its name anew, and kept ones are closed at once.
+    """
+
+    def __init__(self, crawler):
+        def is_public(address):
+            return address.startswith("127.1.") or urls_is_public(address)
+
+        urls_is_public = urls.is_public
+        for module in (urls, network, connections, privatehosts):
+            module.is_public = is_public
+        connections.ADDRESS_TTL_SECONDS = -1.0
+        connections.MAX_IDLE_SECONDS = 0.0
+        super().__init__(crawler)
