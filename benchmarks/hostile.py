@@ -224,7 +224,10 @@ class Watch:
 
     def look(self, state: Path) -> None:
         """Look whether the worker has beaten since the last look."""
-        with suppress(sqlite3.Error), closing(sqlite3.connect(state)) as connection:
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as connection,
+        ):
             rows = connection.execute("SELECT expires_at FROM workers").fetchall()
             now = time.monotonic()
             expires_at = rows[0][0] if rows else None
