@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
+from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest, ResponseDataLossError
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -96,6 +96,10 @@ class Unreachable(Exception):
 
 class TooSlow(DownloadTimeoutError):
     """The body of a response came too slowly: under 100 bytes a second for 20 s."""
+
+
+class BadFraming(ResponseDataLossError):
+    """The body of a response had far more framing than data, or a chunk line was too long."""
 
 
 class NotDue(IgnoreRequest):

@@ -22,7 +22,7 @@ from scrapy.exceptions import (
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.ticket import evidence_of, rank_of, source_of
-from walsh_scrapy.exceptions import Denied, Unreachable
+from walsh_scrapy.exceptions import BadFraming, Denied, Unreachable
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.frontier import Rank
@@ -69,6 +69,8 @@ def reason_of(error: BaseException | None, url: str) -> str:
             return f"{host} timed out: {_quote(timeout)}"
         case DownloadCancelledError() as cancelled:
             return f"the response from {host} is too large: {_quote(cancelled)}"
+        case BadFraming() as given_up:
+            return f"the response from {host} was given up: {_quote(given_up)}"
         case ResponseDataLossError():
             return f"the response from {host} ended before it was complete"
         case DownloadFailedError() as failed:

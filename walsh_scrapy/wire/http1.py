@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import h11
 from scrapy.exceptions import DownloadFailedError, ResponseDataLossError
 
-from walsh_scrapy.exceptions import TooSlow
+from walsh_scrapy.exceptions import BadFraming, TooSlow
 from walsh_scrapy.wire.stalls import limit
 from walsh_scrapy.wire.stream import MAX_OVERHEAD_BYTES
 
@@ -142,7 +142,7 @@ class HttpExchange:
     def _next_event(self) -> _Event:
         """Return the next event of the body.
 
-        Raises ResponseDataLossError if the body is cut off, or its framing is too long.
+        Raises ResponseDataLossError if the body is cut off, BadFraming if its framing is too long.
         """
         try:
             event = self._http.next_event()
@@ -195,7 +195,7 @@ class _Framing:
         self._size = 0  # of the framing, as far as h11 has read
 
     def check(self, event: _Event, unread: bytes) -> None:
-        """Raise ResponseDataLossError if a line, or all framing together, is too long.
+        """Raise BadFraming if a line, or all framing together, is too long.
 
         ``event`` is the next one of h11, and ``unread`` are the bytes that it has not read.
         """
@@ -213,9 +213,9 @@ class _Framing:
             line += len(unread)
             max_line = MAX_HEAD_BYTES if b"\n" in unread[2:] else max_line
         if line > max_line:
-            raise ResponseDataLossError("a line of the chunked body is too long")
+            raise BadFraming("a line of the chunked body is too long")
         if size > self._data + MAX_OVERHEAD_BYTES:
-            raise ResponseDataLossError("the body is sent in too many small chunks")
+            raise BadFraming("the body is sent in too many small chunks")
 
 
 def _check_size(size: int) -> None:
