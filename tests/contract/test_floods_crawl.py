@@ -37,7 +37,7 @@ def test_a_flood_costs_its_own_visit_only(direct_web, crawl, name, place):
 
 
 def test_a_signal_ends_a_run_although_a_site_drips(direct_web, crawl):
-    """The request that is in flight has three seconds, and its source stays due."""
+    """The request that is in flight has two seconds, and its source stays due."""
     drip = Raw([b"HTTP/1.1 200 OK\r\n\r\n", *[0.1, b"x" * 1000] * 900])
     web = direct_web(site("drip.example", feed=drip), site("blog.example"))
     running = crawl.start(web, sources=feeds("drip"), settings={"DOWNLOAD_TIMEOUT": 60})

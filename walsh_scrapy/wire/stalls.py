@@ -24,7 +24,7 @@ _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 _TICK_SECONDS: Final = 0.1
 _LATE_SECONDS: Final = 0.2
 #: The maximum seconds for which a time limit goes on after the process was told to end.
-END_SECONDS: Final = 3.0
+END_SECONDS: Final = 2.0
 
 
 class StoodStill(TimeoutError):
