@@ -132,6 +132,7 @@ class Fetcher:
                 attempt = self._next_attempt(sent, error)
                 if attempt is None:
                     raise
+                note(request, on_new_connection=True)
             else:
                 attempt = self._next_attempt(sent, response)
                 if attempt is None:

@@ -177,14 +177,18 @@ class Network:
                 for_others(proxy),
             )
 
-    async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
+    async def connect(self, endpoint: Endpoint, *, public_only: bool, is_new: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
 
-        With ``public_only`` its address must be public. Raises Unreachable or an exception of
-        Scrapy if the host is the reason why there is no connection, MachineTrouble if this machine
-        is, and the other exceptions of ``Connections.open``.
+        With ``is_new`` it is a new one, and the idle one is closed. With ``public_only`` its
+        address must be public. Raises Unreachable or an exception of Scrapy if the host is the
+        reason why there is no connection, MachineTrouble if this machine is, and the other
+        exceptions of ``Connections.open``.
         """
         stream = self.idle.take(endpoint)
+        if stream is not None and is_new:
+            stream.close()
+            stream = None
         if stream is None:
             return await self._open(endpoint, public_only=public_only)
         if public_only and not (endpoint.proxy or is_public(stream.peer)):
