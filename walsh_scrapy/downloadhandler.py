@@ -90,7 +90,7 @@ class DownloadHandler(BaseDownloadHandler):
             raise DownloadTimeoutError(
                 f"Getting {url} took longer than {timeout} seconds."
             ) from error
-        self._network.check_answer(endpoint, url, response)
+        self._network.check_answer(endpoint, request, response)
         return response
 
     async def close(self) -> None:

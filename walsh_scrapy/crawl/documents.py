@@ -89,7 +89,10 @@ class Documents:
             }
             last = ticket_after(delivery.request)
             ticket = ticket._replace(
-                seconds=last.seconds, hold=last.hold, not_before=last.not_before
+                seconds=last.seconds,
+                hold=last.hold,
+                not_before=last.not_before,
+                from_gateway=last.from_gateway,
             )
             renew_ticket(request, ticket)
 
