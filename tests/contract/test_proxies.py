@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.sites import blamed_hosts, critical_line, feeds, paths, rows_of, site
+from tests.helpers.sites import (
+    IDENTITY,
+    blamed_hosts,
+    critical_line,
+    feeds,
+    paths,
+    rows_of,
+    site,
+)
 from tests.helpers.squid import OWN, Squid
 from walsh_scrapy.testing.web import Certificate, Fault, Reply, Site
 
@@ -213,6 +221,24 @@ def test_what_was_known_before_an_outage_is_as_it_was(web, crawl, again, own):
         squid.is_down = False
         last = again(web, **options)
     assert last.stats["walsh/sources/fetched"] + last.stats.get("walsh/sources/unchanged", 0) == 6
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_a_robots_txt_that_was_given_up_is_taken_back(web, crawl, again, status):
+    """Without retries each file has failed before the fifth host decides."""
+    identity = {name: IDENTITY[name] for name in ("WALSH_USER_AGENT", "WALSH_UA_TOKEN")}
+    settings = QUICK | identity | {"WALSH_MAX_RETRIES": 0, "WALSH_ROBOTS_TTL": 1}
+    with Squid(web, own={}, status=status) as squid:
+        options = {"settings": settings, "environment": squid.environment}
+        assert crawl(web, sources=feeds(*MANY[:3]), **options).exit_code == 0
+        copies = "SELECT origin, status, failing_since FROM robots ORDER BY origin"
+        before = rows_of(crawl, copies)
+        squid.is_down = True
+        result = again(web, sources=feeds(*MANY), **options)
+    assert critical_line(result)
+    assert blamed_hosts(result) == []
+    assert rows_of(crawl, copies) == before
+    assert outcomes(result) == dict.fromkeys(feeds(*MANY[:3]), "fetched")
 
 
 def test_what_was_taken_back_is_no_finding(web, crawl, on_state):

@@ -402,7 +402,9 @@ class Robots(RobotsCache, RequestPreparer):
             undo = _CopyWrite(self._store, origin, earlier, host, self._context.run)
         self._hosts.undo_with_answers(self._context.host(outcome.url), undo)
         reason = f"its robots.txt is unreachable (it answered {status})"
-        self._defer(origin, reason, status if status in RETRIED_STATUSES else None)
+        is_doubtful = self._context.connectivity.is_doubtful(host_of(outcome.url))
+        is_refusal = status in RETRIED_STATUSES and not is_doubtful
+        self._defer(origin, reason, status if is_refusal else None)
 
     def _defer(self, origin: str, reason: str, refused: int | None = None) -> None:
         """Defer a host for this run, in all workers."""

@@ -246,7 +246,10 @@ class BackoffMiddleware(Component):
             self._defer_host(request, reason, refused)
 
     def _defer_host(self, request: Request, reason: str, refused: int | None = None) -> None:
+        """Defer a host; ``refused`` is not recorded if the proxy may have answered so itself."""
         host = self._context.host(request.url)
+        if self._context.connectivity.is_doubtful(host_of(request.url)):
+            refused = None
         until = self._context.clock.now() + ticket_of(request).hold
         self._context.deferred_hosts.add(host_of(request.url), reason, until, refused)
         self._hosts.give_up(host)
