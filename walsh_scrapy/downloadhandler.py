@@ -37,7 +37,8 @@ MIN_EXCHANGE_SECONDS: Final = 1.0
 class DownloadHandler(BaseDownloadHandler):
     """Sends each request once, so that every retry passes the middlewares again.
 
-    Scrapy's own handler sends a request again by itself when a kept connection breaks.
+    Scrapy's own handler sends a request again by itself when a kept connection breaks. Here it
+    fails, and a retry waits for its host, and opens a new connection.
 
     With ``WALSH_SERIAL`` the process has at most one connection open. A host without a valid
     certificate gets no request (``BadCertificate``). Host and the identity headers are set here,
@@ -91,7 +92,7 @@ class DownloadHandler(BaseDownloadHandler):
             raise DownloadTimeoutError(
                 f"Getting {url} took longer than {timeout} seconds."
             ) from error
-        self._network.check_answer(endpoint, url, response)
+        self._network.check_answer(endpoint, request, response)
         return response
 
     async def close(self) -> None:
@@ -120,7 +121,9 @@ class DownloadHandler(BaseDownloadHandler):
     async def _exchange(
         self, request: Request, url: str, ticket: Ticket, endpoint: Endpoint
     ) -> Response:
-        stream = await self._network.connect(endpoint, public_only=ticket.public_only)
+        stream = await self._network.connect(
+            endpoint, public_only=ticket.public_only, is_new=ticket.on_new_connection
+        )
         exchange = HttpExchange(stream)
         try:
             self._seconds_left(url, ticket)  # raises TooLate
@@ -136,4 +139,5 @@ class DownloadHandler(BaseDownloadHandler):
         finally:
             self._network.end(endpoint, stream, is_reusable=exchange.is_reusable)
             if not exchange.is_over:
+                note(request, on_new_connection=True)  # if it is sent again
                 await asyncio.sleep(CLOSING_SECONDS)

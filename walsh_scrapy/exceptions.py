@@ -66,7 +66,7 @@ class MachineTrouble(StillDue):
 
 
 class ProxyTrouble(MachineTrouble):
-    """The proxy did not reach the host, and it is not known to have reached any other host."""
+    """The proxy of this machine reaches no host: five of them got nothing but 502, 503 or 504."""
 
 
 class StoodStill(MachineTrouble):
@@ -127,6 +127,10 @@ class AlreadyRead(IgnoreRequest):
 
 class TooLate(IgnoreRequest):
     """A request was not sent, because another worker may own its host by then."""
+
+
+class NotReached(IgnoreRequest):
+    """A proxy says that it did not reach a host, but it may reach none: it is asked once more."""
 
 
 class NotYet(IgnoreRequest):

@@ -21,7 +21,7 @@ from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, H
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.hoststore import HostStore
-from walsh_scrapy.state.log import forget_begin, log_begin, log_end
+from walsh_scrapy.state.log import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.overrides import release_hold, set_operator_delay
 from walsh_scrapy.state.ownership import (
     RequestLimits,
@@ -36,6 +36,7 @@ from walsh_scrapy.state.ownership import (
     lock_if_owned,
     owns,
     take,
+    take_back,
     withdraw,
 )
 from walsh_scrapy.state.tables import hosts, overrides, requests, workers
@@ -302,6 +303,35 @@ def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, 
     engine.dispose()
 
 
+@pytest.mark.empty
+@pytest.mark.parametrize("worker", [US, THEM])
+def test_the_answer_of_a_proxy_is_taken_back(engine, now, worker):
+    """Whoever owns the host by then."""
+    exchange(engine, now)
+    before = run(engine, find, HOST).times
+    for status in (502, 503, 504):
+        exchange(engine, now, seconds=100.0, status=status, from_gateway=True)
+    assert run(engine, find, HOST).hold
+    run(engine, take, HOST, worker)
+    run(engine, take_back, HOST, before)
+    snapshot = run(engine, find, HOST)
+    kept = {"owner": worker.id, "request_ended_at": now[0]}
+    assert snapshot.times == replace(before, **kept)
+    assert snapshot.hold == 0.0
+
+
+@pytest.mark.empty
+@pytest.mark.parametrize("answer", [{"status": 429}, {"status": 503, "retry_after": 600.0}])
+def test_a_hold_for_another_reason_is_not_taken_back(engine, now, answer):
+    exchange(engine, now, status=502, from_gateway=True)
+    now[0] += 100.0
+    exchange(engine, now, **answer)
+    held = run(engine, find, HOST)
+    run(engine, take_back, HOST, HostTimes())
+    assert held.hold
+    assert run(engine, find, HOST) == held
+
+
 # Hosts as commands and starting crawls read them, and what an operator does (decision 31).
 
 DAY = 86_400.0
@@ -320,6 +350,16 @@ def test_request_is_logged_at_its_start_and_completed_at_its_end(state, rows):
     assert rows(log) == [whole, (200.0, 0.0, None, None, 0.0)]
     state.write(lambda connection: forget_begin(connection, again))
     assert rows(log) == [whole], "the request was never sent"
+
+
+def test_an_answer_that_was_the_proxys_leaves_no_hold_in_the_log(state, rows):
+    log = select(*requests.c["status", "error", "hold", "duration"])
+    sent = replace(RECORD, status=None, duration=None)
+    begun = state.write(lambda connection: log_begin(connection, sent))
+    ended = replace(RECORD, duration=2.5, status=503, hold=30.0)
+    state.write(lambda connection: log_end(connection, ended, begun))
+    state.write(lambda connection: log_no_answer(connection, begun, "no host was reached"))
+    assert rows(log) == [(None, "no host was reached", 0.0, 2.5)]
 
 
 def test_outcome_and_end_of_exchange_are_written_together(state, rows):

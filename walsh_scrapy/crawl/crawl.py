@@ -289,6 +289,8 @@ class Crawl:
         # Deleting blocks the event loop, and other crawls in it may wait for an answer.
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls))
         self.hosts.close()
+        if self.engine.is_machine_failed:
+            self.hosts.take_back()
         try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
         except StateUnavailable:

@@ -93,6 +93,7 @@ class Documents:
                 hold=last.hold,
                 not_before=last.not_before,
                 public_only=last.public_only,
+                from_gateway=last.from_gateway,
             )
             renew_ticket(request, ticket)
 

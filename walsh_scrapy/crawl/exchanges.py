@@ -26,6 +26,7 @@ from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
+    NotReached,
     ProxyTrouble,
     StoodStill,
     TooLate,
@@ -162,7 +163,14 @@ class Exchanges:
         if result.status == "ready":
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta["download_slot"] = host
-            note(request, released=True, reached=False, sent=None, answered=None)
+            note(
+                request,
+                released=True,
+                reached=False,
+                sent=None,
+                answered=None,
+                from_gateway=False,
+            )
             now = self._context.clock.monotonic()
             self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)
         return result
@@ -318,8 +326,9 @@ class Exchanges:
             status=response.status if response is not None else 0,
             retry_after=None if response is None else self._requested_wait(response),
             for_robots=rank_of(request) is Rank.ROBOTS,
+            from_gateway=response is not None and ticket_of(request).from_gateway,
             unreachable=isinstance(error, Unreachable) and not is_of_origin,
-            is_ignored=is_of_origin or isinstance(error, StoodStill | ProxyTrouble),
+            is_ignored=is_of_origin or isinstance(error, StoodStill | ProxyTrouble | NotReached),
         )
 
     def _requested_wait(self, response: Response) -> float | None:

@@ -15,7 +15,7 @@ from scrapy.http.request import NO_CALLBACK
 
 from walsh_scrapy.crawl.queue import Turn
 from walsh_scrapy.crawl.ticket import copy_of, note
-from walsh_scrapy.exceptions import Denied, NotYet, TooLate
+from walsh_scrapy.exceptions import Denied, NotReached, NotYet, TooLate
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
@@ -126,12 +126,13 @@ class Fetcher:
                     await self._queue.take_turn(turn)
                 with limited(sent):
                     response = await self._fetch(sent)
-            except (NotYet, TooLate):
+            except (NotReached, NotYet, TooLate):
                 continue
             except Exception as error:
                 attempt = self._next_attempt(sent, error)
                 if attempt is None:
                     raise
+                note(request, on_new_connection=True)
             else:
                 attempt = self._next_attempt(sent, response)
                 if attempt is None:

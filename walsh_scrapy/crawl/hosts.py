@@ -22,17 +22,20 @@ from scrapy.utils.asyncio import create_looping_call
 from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.crawl.transactions import (
     Begin,
+    DoubtfulAnswers,
     ExchangeEnd,
     HostLost,
     LongerDelay,
     OwnedHost,
     OwnedHostWrite,
     Take,
+    TakeBack,
     Withdrawal,
     Writes,
 )
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
@@ -114,6 +117,7 @@ class Hosts:
         self._owned: dict[str, OwnedHost] = {}
         self._in_flight: dict[Request, _InFlight] = {}
         self._visits: dict[str, _VisitedHost] = {}  # by the URL of its source
+        self._doubtful: dict[str, DoubtfulAnswers] = {}  # by host
         self.workers = 1  #: the number of workers that share the state, as of the last beat
         self._is_new = False  # others that start at the same time show at the second beat
 
@@ -372,6 +376,10 @@ class Hosts:
             record=replace(record, hold=times.last_hold.seconds),
             logged=logged,
         )
+        if exchange.from_gateway:
+            answers = self._doubtful.setdefault(host, DoubtfulAnswers(times_before))
+            answers.names.add(host_of(request.url))
+            answers.logged.append(logged)
         subject = _visit(request) or request.url
         if owned is None:  # the host was lost: this only makes its waits longer
             self._state.write(end, subject)
@@ -383,6 +391,19 @@ class Hosts:
         if not exchange.is_plain_answer or is_longer or owned.can_release:
             self._write_pending(host, subject)
         return HostSnapshot(times, now)
+
+    def undo_with_answers(self, host: str, undo: Callable[[Connection], object]) -> None:
+        """Call ``undo`` with the transaction that takes back the doubtful answers of a host."""
+        if answers := self._doubtful.get(host):
+            answers.undo.append(undo)
+
+    def take_back(self) -> None:
+        """Take back all answers that the proxy may have made: the run has shown no network."""
+        error = "no host could be reached in this run"
+        with suppress(StateUnavailable, RefusedValues):
+            for host, answers in self._doubtful.items():
+                if any(map(self._context.connectivity.is_doubtful, answers.names)):
+                    self._state.write(TakeBack(host, answers, error))
 
     def withdraw(self, request: Request, host: str) -> None:
         """End the exchange of a request that was never sent: it leaves no trace in the log."""

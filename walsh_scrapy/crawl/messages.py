@@ -72,11 +72,11 @@ def endpoint_of(
 ) -> Endpoint:
     """Return the endpoint to connect to for a URL.
 
-    ``bind_address`` is an address of this machine. Raises the exceptions of ``server_of``.
+    A proxy gets a connection for each host: some send all requests of a connection to the host of
+    the first one. ``bind_address`` is an address of this machine. Raises the exceptions of
+    ``server_of``.
     """
     server = server_of(url)
-    if proxy and server.scheme == "http":  # one connection to the proxy serves all such hosts
-        server = Endpoint("http", proxy.host, proxy.port)
     local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
     return server._replace(proxy=proxy, bind_address=local)
 

@@ -22,11 +22,12 @@ from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.crawl.scrapyinternals import environment_proxies
 from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler, path_of
-from walsh_scrapy.exceptions import MachineTrouble, ProxyTrouble, StateUnavailable
+from walsh_scrapy.crawl.ticket import note
+from walsh_scrapy.exceptions import MachineTrouble, NotReached, ProxyTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
-from walsh_scrapy.policy.connectivity import proves_network
+from walsh_scrapy.policy.connectivity import MAX_FAILED_HOSTS, proxy_error
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, parse_ip
-from walsh_scrapy.policy.wording import for_others
+from walsh_scrapy.policy.wording import cut, for_others
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,
     Connections,
@@ -37,7 +38,7 @@ from walsh_scrapy.wire.connections import (
     credentials_refused,
 )
 from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
-from walsh_scrapy.wire.unreachable import NotConnected
+from walsh_scrapy.wire.unreachable import NoConnection, NoHandshake, NotConnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -68,6 +69,9 @@ _OWN_HANDLER: Final = (
 
 #: The attributes with which a subclass of Request could give another URL each time.
 _OF_URL: Final = ("url", "_url", "__getattribute__")
+
+#: The maximum of characters that are quoted of a header field of a proxy.
+_MAX_FIELD_CHARACTERS: Final = 100
 
 #: Seconds to wait for other lookups, of which one may prove that the network works.
 SETTLING_SECONDS: Final = 1.0
@@ -182,14 +186,18 @@ class Network:
                 for_others(proxy),
             )
 
-    async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
+    async def connect(self, endpoint: Endpoint, *, public_only: bool, is_new: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
 
-        With ``public_only`` its address must be public. Raises Unreachable or an exception of
-        Scrapy if the host is the reason why there is no connection, MachineTrouble if this machine
-        is, and the other exceptions of ``Connections.open``.
+        With ``is_new`` it is a new one, and the idle one is closed. With ``public_only`` its
+        address must be public. Raises Unreachable or an exception of Scrapy if the host is the
+        reason why there is no connection, MachineTrouble if this machine is, and the other
+        exceptions of ``Connections.open``.
         """
         stream = self.idle.take(endpoint)
+        if stream is not None and is_new:
+            stream.close()
+            stream = None
         if stream is None:
             return await self._open(endpoint, public_only=public_only)
         if public_only and not (endpoint.proxy or is_public(stream.peer)):
@@ -197,25 +205,48 @@ class Network:
             check_public(endpoint.host, [stream.peer])
         return stream
 
-    def check_answer(self, endpoint: Endpoint, url: str, response: Response) -> None:
-        """Check whether the answer of a proxy may be about this machine, not about the host.
+    def check_answer(self, endpoint: Endpoint, request: Request, response: Response) -> None:
+        """Check whether an answer that came over http through a proxy is the site's.
 
-        Over https a proxy answers CONNECT, and not the request. Raises MachineTrouble. One that
-        wants other credentials ends the crawl. A refusal with Retry-After is always the host's.
+        Over https a proxy answers CONNECT, and not the request. Raises NoConnection or NotReached
+        if the proxy says that it did not reach the site, and MachineTrouble if it wants other
+        credentials, or reaches no site: that ends the crawl. A 502, 503 or 504 that may be the
+        site's is noted in the ticket of the request.
         """
         if endpoint.proxy is None or endpoint.scheme != "http":
             return
-        if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            error = credentials_refused(endpoint.proxy, host_of(url))
-            raise self._failure(endpoint.host, error) from error
-        if proves_network(response.status):
-            self._record_proof()
-        elif "Retry-After" not in response.headers:
-            reason = (
-                f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
-            )
-            if self._fault_of(endpoint.host, "either", reason) != "host":
-                raise ProxyTrouble(self._clock.now(), reason)
+        status = response.status
+        host = host_of(response.url)
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            error = credentials_refused(endpoint.proxy, host)
+            raise self._failure(host, error) from error
+        pairs = ((name, response.headers.getlist(name)) for name in response.headers)
+        fields = ((name, value) for name, values in pairs for value in values)
+        own_error = proxy_error(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in fields
+        )
+        answer = self._connectivity.record_proxy_answer(
+            _key_of(endpoint.proxy),
+            host,
+            status,
+            self._clock.now(),
+            is_own=own_error is not None,
+            is_refusal="Retry-After" in response.headers,
+        )
+        if answer == "site":
+            return
+        if answer == "gateway":
+            note(request, from_gateway=True)
+            return
+        note(request, answered=None)  # the site has not answered
+        if answer == "machine":
+            name = _key_of(endpoint.proxy)
+            reason = f"the proxy {name} answered {MAX_FAILED_HOSTS} hosts with 502, 503 or 504 only"
+            self._engine.machine_failed(reason)
+            raise ProxyTrouble(self._clock.now(), "no host could be reached in this run")
+        words = f"the proxy answered {status} ({cut(own_error or '', _MAX_FIELD_CHARACTERS)})"
+        reason = f"no connection to {host}: {words}"
+        raise NotReached(reason) if answer == "unknown" else NoConnection(host, reason)
 
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
@@ -233,11 +264,21 @@ class Network:
 
     async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:
-            return await self._connections.open(endpoint, public_only=public_only)
+            stream = await self._connections.open(endpoint, public_only=public_only)
         except NotConnected as error:
             if error.blame == "either" and not self._connectivity.is_decided:
                 await self._names.settle(SETTLING_SECONDS)  # an answer about another host decides
             raise self._failure(endpoint.host, error) from error
+        except NoHandshake:
+            self._record_tunnel(endpoint)
+            raise
+        self._record_tunnel(endpoint)
+        return stream
+
+    def _record_tunnel(self, endpoint: Endpoint) -> None:
+        """Record that a proxy reached a host, or refused a tunnel to it for a reason of its own."""
+        if endpoint.proxy is not None and endpoint.scheme == "https":
+            self._connectivity.prove(self._clock.now(), _key_of(endpoint.proxy))
 
     def _failure(self, host: str, error: NotConnected) -> Exception:
         """Return the exception with which a request fails that got no connection."""
@@ -272,6 +313,11 @@ class Network:
 
     def _record_proof(self) -> None:
         self._connectivity.prove(self._clock.now())
+
+
+def _key_of(proxy: Proxy) -> str:
+    """Return the place where a proxy listens, without its credentials."""
+    return f"{proxy.host}:{proxy.port}"
 
 
 def warn_of_handlers(settings: BaseSettings) -> None:

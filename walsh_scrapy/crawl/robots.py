@@ -25,6 +25,7 @@ from walsh_scrapy.crawl.ticket import (
     rank_of,
     request_of,
     source_of,
+    ticket_after,
     ticket_of,
 )
 from walsh_scrapy.exceptions import (
@@ -53,7 +54,7 @@ from walsh_scrapy.policy.robots.copy import (
 from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
@@ -277,7 +278,7 @@ class Robots(RobotsCache, RequestPreparer):
                     copy = newest.copy if newest else None
                     outcome = await self._request_file(origin, url, needed_by, copy)
                     self._keep(origin, outcome, copy)
-                    self._defer_late(origin, outcome, copy)
+                    self._defer_failed(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
                 self._signal.send(origin, file, needed_by)
         except HasCome:
@@ -376,20 +377,45 @@ class Robots(RobotsCache, RequestPreparer):
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
-    def _defer_late(self, origin: str, outcome: RobotsOutcome, earlier: RobotsCopy | None) -> None:
-        """Defer a host whose file did not come in time, for this run only.
+    def _defer_failed(
+        self, origin: str, outcome: RobotsOutcome, earlier: RobotsCopy | None
+    ) -> None:
+        """Defer a host whose file did not come in time, or may be the proxy's, for this run only.
 
         In later runs ``WALSH_ROBOTS_UNREACHABLE`` decides, as for any file that is unreachable.
         """
+        if _is_from_gateway(outcome):
+            self._defer_gateway(origin, outcome, earlier)
+            return
         if earlier is not None and earlier.failing_since is not None:
             return
         if outcome.is_slow or self._spent.get(origin, 0.0) > MAX_FETCH_SECONDS - MIN_TRY_SECONDS:
             seconds = f"did not come in {MAX_FETCH_SECONDS:g} s"
             reason = f"its robots.txt {'came too slowly' if outcome.is_slow else seconds}"
+            self._defer(origin, reason)
+
+    def _defer_gateway(
+        self, origin: str, outcome: RobotsOutcome, earlier: RobotsCopy | None
+    ) -> None:
+        """Defer a host whose file a proxy may have refused: that opens nothing in this run."""
+        status = outcome.response.status if outcome.response else None
+        undo: Callable[[Connection], None] = partial(self._store.forget, origin=origin)
+        if earlier is not None:
             host = self._context.host(origin)
-            self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
-            self._hosts.give_up(host)
-            self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
+            undo = _CopyWrite(self._store, origin, earlier, host, self._context.run)
+        self._hosts.undo_with_answers(self._context.host(outcome.url), undo)
+        reason = f"its robots.txt is unreachable (it answered {status})"
+        is_doubtful = self._context.connectivity.is_doubtful(host_of(outcome.url))
+        is_refusal = status in RETRIED_STATUSES and not is_doubtful
+        self._defer(origin, reason, status if is_refusal else None)
+
+    def _defer(self, origin: str, reason: str, refused: int | None = None) -> None:
+        """Defer a host for this run, in all workers."""
+        host = self._context.host(origin)
+        until = self._context.clock.now() + max(0.0, self._hosts.wait(host))
+        self._deferred_hosts.add(host_of(origin), reason, until, refused)
+        self._hosts.give_up(host)
+        self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
 
     def _adopt(self, origin: str, copy: RobotsCopy) -> None:
         """Use the copy that another crawl of this process fetched, unless ours is as new."""
@@ -441,7 +467,7 @@ class Robots(RobotsCache, RequestPreparer):
         file = self._put(origin, copy, requested, has_delay=has_delay)
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
-        if answer.result == "unreachable":
+        if answer.result == "unreachable" and not _is_from_gateway(answer):
             self._report(origin, file, is_dead=answer.is_dead)
         elif answer.result == "meaningless" and file.copy.body:
             logger.warning(
@@ -468,6 +494,12 @@ class _CopyWrite:
 
 class _TooLong(IgnoreRequest):
     """A robots.txt did not come within ``MAX_FETCH_SECONDS``."""
+
+
+def _is_from_gateway(outcome: RobotsOutcome) -> bool:
+    """Return True for a 502, 503 or 504 that a proxy may have made."""
+    response = outcome.response
+    return response is not None and ticket_after(request_of(response)).from_gateway
 
 
 def is_robots(request: Request) -> bool:

@@ -103,6 +103,11 @@ class Engine:
         """
         self.end("machine_trouble", f"{problem}; the run ends, and due sources stay due")
 
+    @property
+    def is_machine_failed(self) -> bool:
+        """Whether the crawl ended because this machine cannot make connections."""
+        return self._end_reason == "machine_trouble"
+
     def code_failed(self, error: BaseException) -> None:
         """Log an exception in the code of this add-on, and end the crawl."""
         if not self.ended_early:

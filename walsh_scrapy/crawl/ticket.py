@@ -169,9 +169,11 @@ class Ticket(NamedTuple):
     until: float = math.inf
     reached: bool = False  #: it reached the downloader, so its host answers from here on
     handed: bool = False  #: it came to a download handler at least once
+    on_new_connection: bool = False  #: an earlier try broke: an idle connection might break too
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     stalled: float = 0.0  #: seconds for which the process had stood still until then
     answered: int | None = None  #: the status of its answer, which may have been cut off later
+    from_gateway: bool = False  #: its answer is a 502, 503 or 504 that a proxy may have made
     seconds: float = 0.0  #: that its exchange took
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal

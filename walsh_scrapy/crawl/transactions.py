@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from walsh_scrapy.exceptions import StillDue
 from walsh_scrapy.state import ownership
-from walsh_scrapy.state.log import forget_begin, log_begin, log_end
+from walsh_scrapy.state.log import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.ownership import Permission
 
 if TYPE_CHECKING:
@@ -170,6 +170,34 @@ class Withdrawal:
         """Remove the request from the log; return False if the host was lost."""
         forget_begin(connection, self.logged)
         return ownership.withdraw(connection, self.host, self.worker)
+
+
+@dataclass(eq=False, slots=True)
+class DoubtfulAnswers:
+    """The answers for a host that a proxy may have made: 502, 503 and 504."""
+
+    times: HostTimes  #: the times of the host before them
+    names: set[str] = field(default_factory=set)  #: the host, or those of the domain
+    logged: list[LoggedBegin] = field(default_factory=list)
+    #: What takes back the other rows that were written because of them.
+    undo: list[Callable[[Connection], object]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """The transaction that takes such answers back: the proxy reaches no host."""
+
+    host: str
+    answers: DoubtfulAnswers
+    error: str
+
+    def __call__(self, connection: Connection) -> None:
+        """Write everything as it was before, and into the log that no answer came."""
+        ownership.take_back(connection, self.host, self.answers.times)
+        for logged in self.answers.logged:
+            log_no_answer(connection, logged, self.error)
+        for undo in self.answers.undo:
+            undo(connection)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from scrapy.utils.response import response_status_message
 from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
-from walsh_scrapy.exceptions import TooSlow, Unreachable
+from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, source_of, ticket_of
+from walsh_scrapy.exceptions import NotReached, TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import (
     NextStep,
     is_refusal,
@@ -69,19 +69,31 @@ class BackoffMiddleware(Component):
         )
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Retry a page after a 429 or 503. ``Fetcher.send`` retries documents."""
+        """Retry a page after a 429 or 503. ``Fetcher.send`` retries documents.
+
+        Raises HostDeferred after a 502 or 504 that a proxy may have made and that is the only kind
+        of answer it gave: the source is still due.
+        """
+        _forget_not_reached(request)
         # A cached 429 or 503 says nothing about now.
         if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
             return response
         attempt = self.record_outcome(request, response)
-        return response if attempt is None else _build_retry(request, attempt)
+        if attempt is not None:
+            return _build_retry(request, attempt)
+        is_undecided = self._context.connectivity.is_doubtful(host_of(request.url))
+        if ticket_of(request).from_gateway and is_undecided and source_of(request) is not None:
+            self._context.deferred_hosts.check(request.url)
+        return response
 
-    async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Record that a page got no response."""
-        if request.meta.get("dont_retry") == NOT_REACHED:
-            del request.meta["dont_retry"]
+    async def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        """Record that a page got no response. Ask a proxy once more that may reach no host."""
+        _forget_not_reached(request)
         if rank_of(request) is Rank.TARGET and ticket_of(request).reached:
+            if isinstance(exception, NotReached):
+                return _build_retry(request, ticket_of(request).attempt)
             self.record_outcome(request, exception)
+        return None
 
     def record_outcome(self, request: Request, outcome: Response | Exception) -> int | None:
         """Record the outcome of a request, and return the number of its next retry, or None.
@@ -112,6 +124,11 @@ class BackoffMiddleware(Component):
             chosen = self._find_project_choice(request, outcome.status)
             reason = response_status_message(outcome.status)
             return self._handle_failure(request, failure, retries, reason, outcome.status, chosen)
+        if ticket_of(request).from_gateway and rank is Rank.TARGET:
+            failure = f"answered {outcome.status}"
+            self._log_hold(request, failure, ticket_of(request).hold, is_retried=False)
+            self._defer_host(request, f"it {failure}")
+            return None
         self._defer_host_after_failures(request)
         return None
 
@@ -226,10 +243,17 @@ class BackoffMiddleware(Component):
         """
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
-            until = self._context.clock.now() + ticket_of(request).hold
-            self._context.deferred_hosts.add(host, reason, until, refused)
-            self._hosts.give_up(self._context.host(request.url))
-            self._queue.delay(self._context.host(request.url), 0.0)
+            self._defer_host(request, reason, refused)
+
+    def _defer_host(self, request: Request, reason: str, refused: int | None = None) -> None:
+        """Defer a host; ``refused`` is not recorded if the proxy may have answered so itself."""
+        host = self._context.host(request.url)
+        if self._context.connectivity.is_doubtful(host_of(request.url)):
+            refused = None
+        until = self._context.clock.now() + ticket_of(request).hold
+        self._context.deferred_hosts.add(host_of(request.url), reason, until, refused)
+        self._hosts.give_up(host)
+        self._queue.delay(host, 0.0)
 
 
 class ChosenRetries(NamedTuple):
@@ -288,6 +312,12 @@ class ProjectRetries:
 def _contains(statuses: object, status: int) -> bool:
     """Return True if a status is in a project's list, which may be a value of any type."""
     return isinstance(statuses, Collection) and status in statuses
+
+
+def _forget_not_reached(request: Request) -> None:
+    """Remove our mark for RetryMiddleware, which is no choice of the project."""
+    if request.meta.get("dont_retry") == NOT_REACHED:
+        del request.meta["dont_retry"]
 
 
 def _build_retry(request: Request, attempt: int) -> Request:

@@ -14,8 +14,9 @@ from scrapy import signals
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate
-from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class PacingMiddleware(Component, RequestPreparer):
         A hold is written in the same transaction, so that a crash cannot lose it.
         """
         self._exchanges.end(request, response)
+        if ticket_of(request).from_gateway and rank_of(request) is Rank.TARGET:
+            request.meta.setdefault("dont_retry", NOT_REACHED)  # BackoffMiddleware decides
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:

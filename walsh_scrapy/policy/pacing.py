@@ -124,6 +124,7 @@ class Exchange:
     #: Seconds of its Retry-After; None without one that can be read.
     retry_after: float | None = None
     for_robots: bool = False  #: the request was for robots.txt
+    from_gateway: bool = False  #: a 502, 503 or 504 that a proxy may have made: a refusal
     unreachable: bool = False  #: the host has no address, or there was no connection
     is_ignored: bool = False  #: the failure says nothing about the host, only about this machine
 
@@ -222,7 +223,8 @@ class HostTimes:
     def after(self, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
         """Return the times after an exchange that ended at ``now``.
 
-        A 429 or 503, and a Retry-After with a redirect or an error, put the whole host on hold.
+        A 429 or 503, and a Retry-After with a redirect or an error, put the whole host on hold. So
+        does a 502 or 504 that came through a proxy: nobody knows whether it is the host's.
         Server errors with a Retry-After count as refusals too. An unreachable host is on hold from
         its second run on; any response makes it reachable again.
         """
@@ -236,7 +238,8 @@ class HostTimes:
         retry_after = exchange.retry_after
         if status:
             times = replace(times, unreachable=0)
-        is_refused = is_refusal(status, for_robots=exchange.for_robots)
+        is_retried_always = exchange.for_robots or exchange.from_gateway
+        is_refused = is_refusal(status, for_robots=is_retried_always)
         if not is_refused and not (status >= 300 and retry_after is not None):
             return times
         if is_refused or status >= 500:

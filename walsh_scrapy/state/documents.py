@@ -41,6 +41,7 @@ _ROBOTS_OF_HOST_SQL: Final = select(robots.c.origin, *columns_of(RobotsCopy, rob
     or_(robots.c.origin == bindparam("plain"), robots.c.origin == bindparam("secure"))
 )
 _ROBOTS_COPY_SQL: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
+_FORGET_ROBOTS_SQL: Final = delete(robots).where(robots.c.origin == bindparam("key"))
 #: The requests of a run for one robots.txt since a moment.
 _ROBOTS_REQUESTS: Final = (
     FOR_RULES,
@@ -102,6 +103,11 @@ class RobotsStore(Store):
         connection.execute(
             _SET_COPY_SQL, {**request, **answer, "since": since, "purpose_": "robots"}
         )
+
+    @staticmethod
+    def forget(connection: Connection, origin: str) -> None:
+        """Delete the copy for an origin, within a transaction."""
+        connection.execute(_FORGET_ROBOTS_SQL, {"key": origin})
 
     def old_rows(self, now: float) -> OldRows:
         """Return the copies that were not requested in 90 days; ``now`` is in epoch seconds."""

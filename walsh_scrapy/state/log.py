@@ -52,6 +52,9 @@ _END_COLUMNS: Final = (
 )
 _HAS_ID: Final = requests.c.id == bindparam("number")
 _END_SQL: Final = update(requests).where(_HAS_ID)
+_NO_ANSWER_SQL: Final = _END_SQL.values(
+    status=None, error=bindparam("reason"), hold=0.0, retry_after=None
+)
 _FORGET_SQL: Final = delete(requests).where(_HAS_ID)
 _INSERT_DENIAL_SQL: Final = insert(denials).values(_COPY_IDS).returning(denials.c.id)
 
@@ -165,6 +168,11 @@ def log_end(
 def forget_begin(connection: Connection, begun: LoggedBegin) -> None:
     """Delete the row of a request that was never sent: its host must not seem to have got it."""
     connection.execute(_FORGET_SQL, {"number": begun.id})
+
+
+def log_no_answer(connection: Connection, begun: LoggedBegin, error: str) -> None:
+    """Log that the answer to a request was not its host's, and so put nothing on hold."""
+    connection.execute(_NO_ANSWER_SQL, {"number": begun.id, "reason": error})
 
 
 def denial_writer(record: DenialRecord) -> Callable[[Connection], None]:

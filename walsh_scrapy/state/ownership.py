@@ -33,6 +33,8 @@ function     transition          if                             writes
 `leave`      all owned -> free   the run ends                   no row in `workers`
 `beat`       none                every 5 s, in crawls of        ``workers.expires_at``, 45 s from
                                  sources                        now
+`take_back`  none                it was the answer of a proxy   the hold and counts before it
+                                 that reaches no host
 (time)       in flight -> owned  ``in_flight_until`` passes     nothing
 (time)       owned -> free       the owner has not beaten for   nothing
                                  45 s
@@ -82,6 +84,7 @@ from sqlalchemy import (
     update,
 )
 
+from walsh_scrapy.policy.connectivity import GATEWAY_STATUSES
 from walsh_scrapy.policy.pacing import (
     MARGIN,
     MAX_EXCHANGE_SECONDS,
@@ -312,6 +315,16 @@ _CORRECT_SQL: Final = (
     .where(IS_HOST)
     .values({name: number_param(f"right_{name}") for name in _CORRECTED})
 )
+#: What a refusal changes in the row of a host.
+_REFUSAL_COLUMNS: Final = (
+    *("hold_since", "hold_until", "hold_by", "hold_status"),
+    *("refusals", "server_errors", "delay"),
+)
+_TAKE_BACK_SQL: Final = (
+    update(hosts)
+    .where(IS_HOST, hosts.c.hold_by == "backoff", hosts.c.hold_status.in_(GATEWAY_STATUSES))
+    .values({name: bindparam(f"old_{name}") for name in _REFUSAL_COLUMNS})
+)
 _FORGET_WORKERS_SQL: Final = delete(workers).where(workers.c.expires_at < NOW - 86_400.0)
 _OTHER_WORKERS_SQL: Final = select(NOW, func.count(workers.c.id)).where(
     workers.c.id != bindparam("worker"), workers.c.expires_at > NOW
@@ -461,6 +474,15 @@ def lengthen_waits(
     """Give a host a delay and a hold from now on, whoever owns it; longer ones stay."""
     params = {"key": host, "new_delay": delay, **_hold_params(hold), **clock_of(connection)}
     connection.execute(_LENGTHEN_SQL, params)
+
+
+def take_back(connection: Connection, host: str, times: HostTimes) -> None:
+    """Take back what a 502, 503 or 504 wrote about a host, whoever owns it.
+
+    ``times`` are those before that answer. A hold for another reason stays.
+    """
+    params = {f"old_{name}": getattr(times, name) for name in _REFUSAL_COLUMNS}
+    connection.execute(_TAKE_BACK_SQL, {"key": host, **params})
 
 
 def find(connection: Connection, host: str) -> HostSnapshot:
