@@ -97,6 +97,17 @@ class TooSlow(DownloadTimeoutError):
     """The body of a response came too slowly: under 100 bytes a second for 20 s."""
 
 
+class VisitTimeout(IgnoreRequest):
+    """The requests of one visit took too long together, so the visit has failed (decision 46).
+
+    ``max_seconds`` is the maximum. The host of the last request is not to blame, because it may
+    have had little time to answer.
+    """
+
+    def __init__(self, max_seconds: float) -> None:
+        super().__init__(f"the requests of its visit took {max_seconds:g} s, the maximum")
+
+
 class NotDue(IgnoreRequest):
     """A source was requested before it is due again, at ``due_at`` in epoch seconds (R8)."""
 
