@@ -105,7 +105,7 @@ class VisitTimeout(IgnoreRequest):
     """
 
     def __init__(self, max_seconds: float) -> None:
-        super().__init__(f"the requests of its visit took {max_seconds:g} s, the maximum")
+        super().__init__(f"the requests of this visit took {max_seconds:g} s, the maximum")
 
 
 class NotDue(IgnoreRequest):

@@ -1,5 +1,6 @@
 """Problems of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
+import asyncio
 import inspect
 import json
 import logging
@@ -23,6 +24,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy import pacing as pacing_policy
+from walsh_scrapy.policy import wiretime
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source
@@ -111,6 +113,20 @@ class ImpatientBodies(Extension):
     def __init__(self, crawler):
         http1.SLOW_SECONDS = 1.0
         robots.MAX_FETCH_SECONDS = 3.0
+
+
+class ShortVisits(Extension):
+    """A visit has four seconds on the wire, and each connection takes one and a half."""
+
+    def __init__(self, _crawler):
+        wiretime.MAX_VISIT_SECONDS = 4.0
+        connect = network.Network.connect
+
+        async def connect_slowly(*arguments, **options):
+            await asyncio.sleep(1.5)
+            return await connect(*arguments, **options)
+
+        network.Network.connect = connect_slowly
 
 
 class ImpatientConnections(Extension):
