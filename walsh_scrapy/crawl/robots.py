@@ -89,7 +89,7 @@ class RobotsOutcome(NamedTuple):
     url: str  #: that was requested last
     result: AccessResult
     response: Response | None = None  #: the last one; None if the host did not answer
-    is_dead: bool = False  #: the host could not be reached
+    is_dead: bool = False  #: the targets of its origin cannot be reached either
     is_slow: bool = False  #: too few bytes came in a second
 
 
@@ -349,7 +349,7 @@ class Robots(RobotsCache, RequestPreparer):
                     raise
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-                is_dead = isinstance(error, Unreachable)
+                is_dead = isinstance(error, Unreachable) and _is_of_targets(error, url, origin)
                 is_slow = isinstance(error, TooSlow)
                 return RobotsOutcome(url, "unreachable", is_dead=is_dead, is_slow=is_slow)
             location = answer.headers.get("Location")
@@ -478,6 +478,14 @@ class _CopyWrite:
 
 class _TooLong(IgnoreRequest):
     """A robots.txt did not come within ``MAX_FETCH_SECONDS``."""
+
+
+def _is_of_targets(error: Unreachable, url: str, origin: str) -> bool:
+    """Return True if the targets of an origin cannot be reached because ``url`` could not be.
+
+    After a redirect ``url`` may be on another host, or over https.
+    """
+    return origin_of(url) == origin if error.is_of_origin else host_of(url) == host_of(origin)
 
 
 def is_robots(request: Request) -> bool:
