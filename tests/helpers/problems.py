@@ -24,7 +24,6 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy import pacing as pacing_policy
-from walsh_scrapy.policy import wiretime
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source
@@ -119,7 +118,7 @@ class ShortVisits(Extension):
     """A visit has four seconds on the wire, and each connection takes one and a half."""
 
     def __init__(self, _crawler):
-        wiretime.MAX_VISIT_SECONDS = 4.0
+        pacing_policy.MAX_VISIT_SECONDS = 4.0
         connect = network.Network.connect
 
         async def connect_slowly(*arguments, **options):

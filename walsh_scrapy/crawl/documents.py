@@ -36,8 +36,8 @@ from walsh_scrapy.exceptions import (
     VisitTimeout,
 )
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
-from walsh_scrapy.policy.wiretime import MAX_VISIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -45,11 +45,11 @@ from walsh_scrapy.policy.pacing import (
     MARGIN,
     RECHECK_SECONDS,
     Exchange,
+    HostLoads,
     delay_after,
     longest_wait,
 )
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wiretime import HostLoads
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits
 from walsh_scrapy.wire.stalls import stalled

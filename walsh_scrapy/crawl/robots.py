@@ -43,7 +43,7 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.pacing import MIN_TRY_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.robots.copy import (
     MAX_UNUSED_IN_RUN_SECONDS,
     MAX_UNUSED_SECONDS,
@@ -54,7 +54,6 @@ from walsh_scrapy.policy.robots.copy import (
     copy_after,
 )
 from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
-from walsh_scrapy.policy.wiretime import MIN_TRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

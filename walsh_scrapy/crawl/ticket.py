@@ -20,8 +20,8 @@ from weakref import ref
 
 from walsh_scrapy.exceptions import VisitTimeout
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS, VisitTime
 from walsh_scrapy.policy.urls import without_dot_segments
-from walsh_scrapy.policy.wiretime import MAX_VISIT_SECONDS, VisitTime
 from walsh_scrapy.state.log import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
