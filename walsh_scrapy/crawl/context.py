@@ -148,7 +148,7 @@ class DeferredHosts:
 
     def add_paced(self, url: str, reason: str, until: float) -> None:
         """Defer the host of a URL, or all hosts of its domain if domains are paced."""
-        self.add(self._paced(url), reason, until)
+        self.add(self._paced(host_of(url)), reason, until)
 
     def has(self, url: str) -> bool:
         """Return True if requests to a URL are deferred."""
@@ -168,12 +168,14 @@ class DeferredHosts:
             raise deferral
 
     def _places(self, url: str) -> tuple[str, ...]:
-        return (host_of(url), origin_of(url), self._paced(url)) if self._errors else ()
+        if not self._errors:
+            return ()
+        host = host_of(url)
+        return host, origin_of(url), self._paced(host)
 
-    def _paced(self, url: str) -> str:
-        """Return the host of a URL, or a pattern for its domain, which is the name of no host."""
-        unit = self._pace_by.unit(url)
-        return f"*.{unit}" if self._pace_by is PaceBy.DOMAIN else unit
+    def _paced(self, host: str) -> str:
+        """Return a host, or a pattern for its domain, which is the name of no host."""
+        return f"*.{self._pace_by.unit_of(host)}" if self._pace_by is PaceBy.DOMAIN else host
 
 
 class Retry(NamedTuple):

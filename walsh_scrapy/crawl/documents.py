@@ -218,12 +218,14 @@ class Documents:
 async def _download(handler: DownloadHandler, request: Request) -> Response:
     """Call a download handler. Raises VisitTimeout if the time of the visit is over (decision 46).
 
-    A host that could not be reached, or sends too slowly, fails for that reason.
+    A host that cannot be reached, or sends too slowly, still fails for that reason.
     """
     try:
         return await handler(request)
     except DownloadTimeoutError as error:
-        if ticket_of(request).ends_visit and not isinstance(error, TooSlow | Unreachable):
+        time = ticket_of(request).visit_time
+        is_over = time is not None and time.limits(request.meta.get("download_timeout"))
+        if is_over and not isinstance(error, TooSlow | Unreachable):
             raise VisitTimeout(MAX_VISIT_SECONDS) from error
         raise
 

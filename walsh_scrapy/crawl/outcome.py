@@ -42,7 +42,6 @@ from walsh_scrapy.exceptions import (
     StateUnavailable,
     StillDue,
 )
-from walsh_scrapy.policy.backoff import is_redirect
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints, move_after_intermediate, not_before
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
@@ -253,8 +252,6 @@ class Outcomes:
         if response is not None:
             visit = visit.passed(lifetime_of(response, now))
             status = response.status
-        elif result.outcome == "failed" and status is not None and is_redirect(status):
-            status = None  # the redirect was followed, and its target did not answer
         record = record_after(previous, request, result, now)
         if record.resent > previous.resent and record.resent == MAX_RESENT:
             logger.warning(_RESENT, record.url, record.resent, program_name())

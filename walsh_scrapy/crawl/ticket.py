@@ -187,7 +187,6 @@ class Ticket(NamedTuple):
     visit: Visit | None = None
     #: The time of the visit of a source. A robots.txt has that of the request that needs it.
     visit_time: VisitTime | None = None
-    ends_visit: bool = False  #: its time limit is what its visit has left
 
     @property
     def serves_blocklist(self) -> bool:
@@ -358,7 +357,6 @@ def limit_to_visit(request: Request, timeout: float) -> float:
     if time is None or timeout <= time.remaining:
         return timeout
     check_visit_time(request)
-    note(request, ends_visit=True)
     return time.remaining
 
 

@@ -410,6 +410,10 @@ class VisitTime:
         remaining = MAX_VISIT_SECONDS - self.seconds
         return remaining if remaining >= MIN_TRY_SECONDS else 0.0
 
+    def limits(self, timeout: float | None) -> bool:
+        """Return True if the timeout of a request is the rest of the visit, not all of it."""
+        return self.seconds > 0.0 and timeout == self.remaining
+
 
 @dataclass(eq=False, slots=True)
 class _Load:
