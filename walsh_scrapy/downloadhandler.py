@@ -121,6 +121,8 @@ class DownloadHandler(BaseDownloadHandler):
     async def _exchange(
         self, request: Request, url: str, ticket: Ticket, endpoint: Endpoint
     ) -> Response:
+        begun = self._clock.monotonic()
+        stalled = stalls.stalled()
         stream = await self._network.connect(
             endpoint, public_only=ticket.public_only, is_new=ticket.on_new_connection
         )
@@ -129,7 +131,8 @@ class DownloadHandler(BaseDownloadHandler):
             self._seconds_left(url, ticket)  # raises TooLate
             message = message_of(request, url, endpoint, self._last_headers.fields(request, url))
             started = self._clock.monotonic()
-            note(request, sent=started, stalled=stalls.stalled())
+            connecting = started - begun - (stalls.stalled() - stalled)
+            note(request, connecting=connecting, sent=started, stalled=stalls.stalled())
             await exchange.send(*message, request.body)
             head = await exchange.head()
             request.meta["download_latency"] = self._clock.monotonic() - started

@@ -102,6 +102,17 @@ class BadFraming(ResponseDataLossError):
     """The body of a response had far more framing than data, or a chunk line was too long."""
 
 
+class VisitTimeout(IgnoreRequest):
+    """The requests of one visit took too long together, so the visit has failed (decision 46).
+
+    ``max_seconds`` is the maximum. The host of the last request is not to blame, because it may
+    have had little time to answer.
+    """
+
+    def __init__(self, max_seconds: float) -> None:
+        super().__init__(f"the requests of this visit took {max_seconds:g} s, the maximum")
+
+
 class NotDue(IgnoreRequest):
     """A source was requested before it is due again, at ``due_at`` in epoch seconds (R8)."""
 

@@ -3,14 +3,18 @@
 Real crawls in simulated time. Each run requests a failing robots.txt once.
 """
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from scrapy import Request, Spider
 from scrapy.settings import Settings
 
-from tests.helpers.sites import AGENT, IDENTITY, feed
+from tests.helpers.sites import AGENT, IDENTITY, feed, log_lines
 from walsh_scrapy.options import Options
 from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
-from walsh_scrapy.testing.web import Fault, Reply, Site
+from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
+from walsh_scrapy.wire.unreachable import BadCertificate, NoAnswer, NoSecureConnection
 
 HOUR = 3600.0
 #: "phased" is the default under another identity.
@@ -173,6 +177,69 @@ def test_the_choice_of_another_bot_or_of_walsh_research_counts(simulated, policy
     )
     ends = {"allow": "fetched", "disallow": "denied/robots", "phased": "deferred"}
     assert run.stats[f"walsh/sources/{ends[policy]}"] == 1
+
+
+def no_tls(hit):
+    raise NoSecureConnection(hit.host, "handshake failure")
+
+
+def bad_certificate(hit):
+    raise BadCertificate(hit.host, "has expired")
+
+
+def dead(hit):
+    raise NoAnswer(hit.host, "no connection within 10 s")
+
+
+def https_only(failure, hit):
+    """A robots.txt that is redirected to https, which does not work."""
+    return failure(hit) if hit.scheme == "https" else redirect(f"https://{hit.host}/robots.txt")
+
+
+@pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])
+@pytest.mark.parametrize(
+    "sites",
+    [
+        [Site("a.example", partial(https_only, no_tls))],
+        [Site("a.example", partial(https_only, bad_certificate))],
+        [Site("a.example", redirect("https://b.example/robots.txt")), Site("b.example", no_tls)],
+        [Site("a.example", redirect("http://b.example/robots.txt")), Site("b.example", dead)],
+    ],
+    ids=["no TLS", "bad certificate", "other host without TLS", "dead host"],
+)
+def test_a_redirect_to_an_unreachable_place_is_one_warning(simulated, sites, policy):
+    """The host that redirects can be reached, so no page of it fails with a warning of its own."""
+    redirecting, *targets = sites
+    pages = {"/feed": feed(), "/other": feed()}
+    (run,) = simulated(
+        replace(redirecting, pages=pages),
+        *targets,
+        sources=[f"http://a.example{path}" for path in pages],
+        settings={"WALSH_ROBOTS_UNREACHABLE": policy},
+    )
+    (line,) = warnings_of(run, "a")
+    assert "robots.txt is unreachable" in line
+    assert " WARNING: " in line
+    assert "walsh/sources/failed" not in run.stats
+
+
+@pytest.mark.parametrize("host", ["a.example", "nowhere.example"])
+def test_a_redirect_into_a_dead_tunnel_is_one_warning(loopback_web, crawl, host):
+    """On sockets: the proxy opens no tunnel to a host without TLS (501), or to none (502)."""
+    lead = redirect(f"https://{host}/robots.txt")
+    web = loopback_web(Site("a.example", lead, {"/feed": feed()}))
+    result = crawl(web, sources=["http://a.example/feed"])
+    (line,) = log_lines(result, " WARNING ")
+    assert "a.example:80/robots.txt is unreachable" in line
+    assert result.stats["walsh/sources/fetched"] == 1
+
+
+def test_a_dead_host_fails_one_source_with_one_warning(simulated):
+    pages = {"/feed": dead, "/other": dead}
+    sources = [f"http://a.example{path}" for path in pages]
+    (run,) = simulated(Site("a.example", dead, pages), sources=sources)
+    (line,) = warnings_of(run, "a")
+    assert "failed" in line
 
 
 def test_two_origins_of_a_host_share_a_warning(simulated):

@@ -1,5 +1,6 @@
 """Problems of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
+import asyncio
 import inspect
 import json
 import logging
@@ -113,6 +114,20 @@ class ImpatientBodies(Extension):
     def __init__(self, crawler):
         http1.SLOW_SECONDS = 1.0
         robots.MAX_FETCH_SECONDS = 3.0
+
+
+class ShortVisits(Extension):
+    """A visit has four seconds on the wire, and each connection takes one and a half."""
+
+    def __init__(self, _crawler):
+        pacing_policy.MAX_VISIT_SECONDS = 4.0
+        connect = network.Network.connect
+
+        async def connect_slowly(*arguments, **options):
+            await asyncio.sleep(1.5)
+            return await connect(*arguments, **options)
+
+        network.Network.connect = connect_slowly
 
 
 class ImpatientConnections(Extension):

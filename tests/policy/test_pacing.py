@@ -1,4 +1,4 @@
-"""R4, R5, decisions 3, 5, 7, 15 and 28: when a host may be requested again. All times are given."""
+"""R4, R5, decisions 3, 5, 7, 15, 28, 46: when a host may be requested. All times are given."""
 
 import math
 from dataclasses import replace
@@ -18,9 +18,11 @@ from walsh_scrapy.policy.pacing import (
     QUIET_SECONDS,
     Exchange,
     Hold,
+    HostLoads,
     HostTimes,
     PaceBy,
     TakeoverGuard,
+    VisitTime,
     delay_after,
     longest_wait,
     unreachable_hold,
@@ -319,3 +321,36 @@ class TestWatch:
 @cases("exchange", "is_plain_answer")
 def test_urgent_outcome_is_no_plain_answer(exchange, is_plain_answer):
     assert Exchange(delay=1.0, **exchange).is_plain_answer is is_plain_answer
+
+
+@pytest.mark.parametrize(
+    ("seconds", "remaining"), [(0.0, 60.0), (58.0, 2.0), (59.0, 1.0), (59.1, 0.0), (80.0, 0.0)]
+)
+def test_less_than_a_second_is_too_little_for_a_request(seconds, remaining):
+    assert VisitTime(seconds).remaining == pytest.approx(remaining)
+
+
+def deferrals(*seconds):
+    """Whether the host is deferred after each of its exchanges."""
+    loads = HostLoads()
+    return [loads.add("slow.example", taken) is not None for taken in seconds]
+
+
+def test_a_host_is_deferred_after_more_than_60_seconds():
+    assert deferrals(30.0, 30.0, 0.1) == [False, False, True]
+
+
+def test_many_quick_exchanges_do_not_defer_a_host():
+    assert not any(deferrals(*[0.4] * 300))
+    assert not any(deferrals(*[3.0] * 50))
+
+
+def test_each_host_is_counted_by_itself():
+    loads = HostLoads()
+    assert not any(loads.add(f"h{number}.example", 30.0) for number in range(10))
+
+
+@given(st.lists(st.integers(0, 60), max_size=60))
+def test_a_deferred_host_took_over_60_s_and_3_s_on_average(seconds):
+    totals = [(sum(seconds[:count]), count) for count in range(1, len(seconds) + 1)]
+    assert deferrals(*seconds) == [total > 60 and total > 3 * count for total, count in totals]

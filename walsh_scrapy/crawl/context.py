@@ -16,6 +16,7 @@ from walsh_scrapy.exceptions import HostDeferred
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.connectivity import Connectivity
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import longest_delays
@@ -84,7 +85,7 @@ class Context:
         self.clock = clock or SystemClock(state.now)
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, once the spider has opened
-        self.deferred_hosts = DeferredHosts()
+        self.deferred_hosts = DeferredHosts(options.pace_by)
         self.connectivity = Connectivity()
         #: The robots.txt files that were read, by origin; the state has the others.
         self.robots_files: LocalCache[str, RobotsFile] = LocalCache(MAX_PARSED_FILES)
@@ -118,7 +119,8 @@ class DeferredHosts:
     may be reachable. An origin is one scheme, host and port.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pace_by: PaceBy = PaceBy.HOST) -> None:
+        self._pace_by = pace_by
         self._errors: dict[str, partial[HostDeferred]] = {}
         # The error of a failed robots.txt, until a target has failed with it, so that one source
         # reports the problem.
@@ -144,16 +146,20 @@ class DeferredHosts:
         if rank is Rank.ROBOTS:
             self._owed[place] = error
 
+    def add_paced(self, url: str, reason: str, until: float) -> None:
+        """Defer the host of a URL, or all hosts of its domain if domains are paced."""
+        self.add(self._paced(host_of(url)), reason, until)
+
     def has(self, url: str) -> bool:
         """Return True if requests to a URL are deferred."""
-        return bool(self._errors) and not self._errors.keys().isdisjoint(_places(url))
+        return any(place in self._errors for place in self._places(url))
 
     def check(self, url: str, rank: Rank = Rank.TARGET) -> None:
         """Raise HostDeferred for a request of ``rank`` to a URL that is deferred.
 
         Raises Unreachable instead for the first target after a robots.txt that failed with it.
         """
-        for place in _places(url) if self._errors else ():
+        for place in self._places(url):
             if place not in self._errors:
                 continue
             if place in self._owed and rank is not Rank.ROBOTS:
@@ -161,9 +167,15 @@ class DeferredHosts:
             deferral = self._errors[place]()
             raise deferral
 
+    def _places(self, url: str) -> tuple[str, ...]:
+        if not self._errors:
+            return ()
+        host = host_of(url)
+        return host, origin_of(url), self._paced(host)
 
-def _places(url: str) -> tuple[str, str]:
-    return host_of(url), origin_of(url)
+    def _paced(self, host: str) -> str:
+        """Return a host, or a pattern for its domain, which is the name of no host."""
+        return f"*.{self._pace_by.unit_of(host)}" if self._pace_by is PaceBy.DOMAIN else host
 
 
 class Retry(NamedTuple):

@@ -11,7 +11,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from scrapy.exceptions import StopDownload
+from scrapy.exceptions import DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 
 from walsh_scrapy.crawl.messages import conditions_of
@@ -31,8 +31,12 @@ from walsh_scrapy.exceptions import (
     NotYet,
     RequestDeferred,
     TooLate,
+    TooSlow,
+    Unreachable,
+    VisitTimeout,
 )
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 
 if TYPE_CHECKING:
@@ -125,10 +129,10 @@ class Documents:
         delivery = ticket_of(request).delivery
         if delivery is None:
             self.check_unchanged(request)
-            return await handler(request)
+            return await _download(handler, request)
         self._begin(request, delivery)
         try:
-            response = await handler(request)
+            response = await _download(handler, request)
         except StopDownload as error:
             _keep(delivery, getattr(error, "response", None), is_stopped=True)
             raise
@@ -213,6 +217,21 @@ class Documents:
                 "into DOWNLOAD_HANDLERS. Later pages are not named",
                 request.url,
             )
+
+
+async def _download(handler: DownloadHandler, request: Request) -> Response:
+    """Call a download handler. Raises VisitTimeout if the time of the visit is over (decision 46).
+
+    A host that cannot be reached, or sends too slowly, still fails for that reason.
+    """
+    try:
+        return await handler(request)
+    except DownloadTimeoutError as error:
+        time = ticket_of(request).visit_time
+        is_over = time is not None and time.limits(request.meta.get("download_timeout"))
+        if is_over and not isinstance(error, TooSlow | Unreachable):
+            raise VisitTimeout(MAX_VISIT_SECONDS) from error
+        raise
 
 
 def _keep(delivery: Delivery, response: Response | None, *, is_stopped: bool) -> None:

@@ -21,7 +21,14 @@ from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import Gate, has_gate
-from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
+from walsh_scrapy.crawl.ticket import (
+    evidence_of,
+    limit_to_visit,
+    note,
+    rank_of,
+    source_of,
+    ticket_of,
+)
 from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     Denied,
@@ -31,6 +38,7 @@ from walsh_scrapy.exceptions import (
     StoodStill,
     TooLate,
     Unreachable,
+    VisitTimeout,
 )
 from walsh_scrapy.policy.backoff import is_redirect, requested_wait
 from walsh_scrapy.policy.frontier import Rank
@@ -38,6 +46,7 @@ from walsh_scrapy.policy.pacing import (
     MARGIN,
     RECHECK_SECONDS,
     Exchange,
+    HostLoads,
     delay_after,
     longest_wait,
 )
@@ -112,6 +121,7 @@ class Exchanges:
         self._declared_delays = declared_delays
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._settles_urls = bool(has_gate(settings, Gate.ADDRESS))
+        self._loads = HostLoads()
         self._left: WeakSet[Request] = WeakSet()
         self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()
         urls = context.options.blocklist_url, context.options.blocklist_schema_url
@@ -126,8 +136,9 @@ class Exchanges:
     async def begin(self, request: Request, *, while_open: bool = False) -> float:
         """Begin an exchange and return 0, or return the seconds after which to try again.
 
-        Raises RequestDeferred or Unreachable if the host was deferred, or must wait too long, and
-        HostLost if the host of a visit was lost, because another worker may have made the visit.
+        Raises RequestDeferred or Unreachable if the host was deferred, or must wait too long,
+        VisitTimeout if the visit has no time left, and HostLost if the host of a visit was lost,
+        because another worker may have made the visit.
         With ``while_open`` it raises RequestDeferred when the crawl ends.
         """
         async with self.quiet():
@@ -150,13 +161,14 @@ class Exchanges:
         name = host_of(request.url)
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have checked")
+        restore_limits(request)
+        timeout = limit_to_visit(request, request.meta.get("download_timeout") or self._timeout)
+        request.meta["download_timeout"] = timeout
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
         max_wait = longest_wait(
             name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist
         )
-        restore_limits(request)
-        timeout: float = request.meta.get("download_timeout") or self._timeout
         delay = max(self._delay(request), self._hosts.project_delay(host))
         limits = RequestLimits(delay, timeout, max_wait)
         result = self._hosts.begin(request, host, limits, self._record(request))
@@ -167,6 +179,7 @@ class Exchanges:
                 request,
                 released=True,
                 reached=False,
+                connecting=0.0,
                 sent=None,
                 answered=None,
                 from_gateway=False,
@@ -223,7 +236,8 @@ class Exchanges:
             has_validator=response is not None and _has_validator(response),
         )
         snapshot = self._hosts.end(request, host, exchange, record)
-        note(request, hold=snapshot.hold, seconds=latency)
+        seconds = latency + ticket_of(request).connecting
+        note(request, hold=snapshot.hold, seconds=seconds)
         if is_redirect(exchange.status) and exchange.retry_after:
             # A redirect's Retry-After holds for the request that follows it, at whatever host.
             not_before = self._context.clock.monotonic() + exchange.retry_after
@@ -242,8 +256,26 @@ class Exchanges:
         elif isinstance(error, ProxyTrouble):
             self._deferred_hosts.add(name, str(error), error.until)
             wait = 0.0
+        if reason := self._add_time(request, host, seconds, error):
+            self._deferred_hosts.add_paced(request.url, reason, until)
+            self._hosts.give_up(host)
+            wait = 0.0
         self._queue.delay(host, wait, max(snapshot.times.delay, asked_delay), latency)
         self.let_go_inline(request, host)
+
+    def _add_time(
+        self, request: Request, host: str, seconds: float, error: Exception | None
+    ) -> str | None:
+        """Add the seconds of an exchange to those of its visit and of its host (decision 46).
+
+        Returns why the host is deferred from now on, or None. A request without a visit is not
+        counted, nor is trouble of this machine or of a proxy.
+        """
+        time = ticket_of(request).visit_time
+        if time is None or isinstance(error, MachineTrouble):
+            return None
+        time.seconds += seconds
+        return self._loads.add(host, seconds)
 
     def was_sent(self, request: Request, error: Exception) -> bool:
         """Return True if a request went to its host before an error came."""
@@ -328,7 +360,8 @@ class Exchanges:
             for_robots=rank_of(request) is Rank.ROBOTS,
             from_gateway=response is not None and ticket_of(request).from_gateway,
             unreachable=isinstance(error, Unreachable) and not is_of_origin,
-            is_ignored=is_of_origin or isinstance(error, StoodStill | ProxyTrouble | NotReached),
+            is_ignored=is_of_origin
+            or isinstance(error, StoodStill | ProxyTrouble | NotReached | VisitTimeout),
         )
 
     def _requested_wait(self, response: Response) -> float | None:

@@ -21,6 +21,8 @@ from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Hop,
     Validators,
+    check_visit_time,
+    limit_to_visit,
     note,
     rank_of,
     request_of,
@@ -38,10 +40,11 @@ from walsh_scrapy.exceptions import (
     StillDue,
     TooSlow,
     Unreachable,
+    VisitTimeout,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.pacing import MIN_TRY_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.robots.copy import (
     MAX_UNUSED_IN_RUN_SECONDS,
     MAX_UNUSED_SECONDS,
@@ -76,8 +79,6 @@ MAX_FETCH_SECONDS = 30.0
 #: The same if it did not come in the last run, because the target may be as slow, and may take 20 s
 #: more.
 MAX_REFETCH_SECONDS = 7.0
-#: No further attempt is made in less than these seconds.
-MIN_TRY_SECONDS = 1.0
 #: Flags of an incomplete response. Its validators are not stored, or a 304 would confirm a part.
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
@@ -88,7 +89,7 @@ class RobotsOutcome(NamedTuple):
     url: str  #: that was requested last
     result: AccessResult
     response: Response | None = None  #: the last one; None if the host did not answer
-    is_dead: bool = False  #: the host could not be reached
+    is_dead: bool = False  #: the targets of its origin cannot be reached either
     is_slow: bool = False  #: too few bytes came in a second
 
 
@@ -213,21 +214,26 @@ class Robots(RobotsCache, RequestPreparer):
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
 
-        Raises RequestDeferred or Denied for a file that cannot be requested, and HostDeferred if
-        nothing may be requested without it.
+        Raises RequestDeferred or Denied for a file that cannot be requested, HostDeferred if
+        nothing may be requested without it, and VisitTimeout if the visit has no time left for it.
         """
         origin = origin_for(request)
-        self._deferred_hosts.check(request.url)
+        self._check_end(request)
         while (file := self.find(origin, request.url)) is None:
             if (error := self._fetch_error(origin)) is not None:
                 raise error
             with self._fetcher.gate_waits():
                 await self.prepare(request)
-            self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
+            self._check_end(request)  # the fetch has shown whether its host can be reached
         if file.is_deferred:
             raise self._deferral(origin, file)
         self._signal.send(origin, file, request)
         return file
+
+    def _check_end(self, request: Request) -> None:
+        """Raise the exception of a request that must not be sent in this run any more."""
+        check_visit_time(request)
+        self._deferred_hosts.check(request.url)
 
     def _deferral(self, origin: str, file: RobotsFile) -> HostDeferred:
         """Return the deferral of the requests of an origin whose file is unreachable."""
@@ -281,8 +287,8 @@ class Robots(RobotsCache, RequestPreparer):
                     self._defer_failed(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
                 self._signal.send(origin, file, needed_by)
-        except HasCome:
-            pass  # the request that needs it looks again
+        except (HasCome, VisitTimeout):
+            pass  # each request that needs it looks again
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -307,7 +313,8 @@ class Robots(RobotsCache, RequestPreparer):
     ) -> RobotsOutcome:
         """Request an origin's file, and follow its redirects.
 
-        Raises Denied, RequestDeferred and NotDelivered, which do not come from the host.
+        Its time counts for the visit of ``needed_by``, even if other visits wait for it too. Raises
+        Denied, RequestDeferred, NotDelivered and VisitTimeout, which do not come from the host.
         """
         hops: tuple[Hop, ...] = ()
         answer = None
@@ -321,6 +328,7 @@ class Robots(RobotsCache, RequestPreparer):
                 not_before=not_before,
                 public_only=public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
+                visit_time=ticket_of(needed_by).visit_time,
                 validators=Validators.from_record(earlier)
                 if earlier and earlier.body is not None
                 else None,
@@ -336,11 +344,13 @@ class Robots(RobotsCache, RequestPreparer):
                 if isinstance(error, Denied) and hops:
                     logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
                     return RobotsOutcome(url, "meaningless", answer)
-                if isinstance(error, Denied | RequestDeferred | NotDelivered | HasCome):
+                if isinstance(
+                    error, Denied | RequestDeferred | NotDelivered | HasCome | VisitTimeout
+                ):
                     raise
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-                is_dead = isinstance(error, Unreachable)
+                is_dead = isinstance(error, Unreachable) and _is_of_targets(error, url, origin)
                 is_slow = isinstance(error, TooSlow)
                 return RobotsOutcome(url, "unreachable", is_dead=is_dead, is_slow=is_slow)
             location = answer.headers.get("Location")
@@ -361,7 +371,8 @@ class Robots(RobotsCache, RequestPreparer):
         """Limit an attempt to the remaining seconds, and count the seconds that it takes.
 
         Raises HasCome if another crawl on the state has fetched the file since. That can happen
-        because only a crawl of sources keeps others away from its host between requests.
+        because only a crawl of sources keeps others away from its host between requests. Raises
+        VisitTimeout if the visit that needs the file has no time left.
         """
         if not self._hosts.is_beating:
             copy = self._store.find(origin)
@@ -371,7 +382,8 @@ class Robots(RobotsCache, RequestPreparer):
         remaining = max_seconds - self._spent[origin]
         if remaining < MIN_TRY_SECONDS:
             raise _TooLong
-        request.meta["download_timeout"] = min(remaining, self._timeout)
+        timeout = min(remaining, self._timeout)
+        request.meta["download_timeout"] = limit_to_visit(request, timeout)
         try:
             yield
         finally:
@@ -500,6 +512,14 @@ def _is_from_gateway(outcome: RobotsOutcome) -> bool:
     """Return True for a 502, 503 or 504 that a proxy may have made."""
     response = outcome.response
     return response is not None and ticket_after(request_of(response)).from_gateway
+
+
+def _is_of_targets(error: Unreachable, url: str, origin: str) -> bool:
+    """Return True if the targets of an origin cannot be reached because ``url`` could not be.
+
+    After a redirect ``url`` may be on another host, or over https.
+    """
+    return origin_of(url) == origin if error.is_of_origin else host_of(url) == host_of(origin)
 
 
 def is_robots(request: Request) -> bool:

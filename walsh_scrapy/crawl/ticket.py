@@ -13,12 +13,14 @@ never written to a ``JOBDIR``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from weakref import ref
 
+from walsh_scrapy.exceptions import VisitTimeout
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS, VisitTime
 from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.state.log import NO_EVIDENCE, Evidence
 
@@ -108,6 +110,7 @@ class Visit:
     status: int | None = None  #: of the last response before this request
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
     reads_head: bool = False  #: an HTML page is downloaded only as far as its head may go
+    time: VisitTime = field(default_factory=VisitTime, compare=False)
 
     @property
     def has_gone_page(self) -> bool:
@@ -126,6 +129,7 @@ class Visit:
             lifetimes=self.lifetimes,
             page=self.page,
             status=self.status,
+            time=self.time,
         )
 
 
@@ -170,17 +174,21 @@ class Ticket(NamedTuple):
     reached: bool = False  #: it reached the downloader, so its host answers from here on
     handed: bool = False  #: it came to a download handler at least once
     on_new_connection: bool = False  #: an earlier try broke: an idle connection might break too
+    #: Seconds that its connection took, without those in which the process stood still.
+    connecting: float = 0.0
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     stalled: float = 0.0  #: seconds for which the process had stood still until then
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     from_gateway: bool = False  #: its answer is a 502, 503 or 504 that a proxy may have made
-    seconds: float = 0.0  #: that its exchange took
+    seconds: float = 0.0  #: that its exchange took, with its connection
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     # Evidence: the decisions so far, for the request log.
     answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
     evidence: Evidence = NO_EVIDENCE
     visit: Visit | None = None
+    #: The time of the visit of a source. A robots.txt has that of the request that needs it.
+    visit_time: VisitTime | None = None
 
     @property
     def serves_blocklist(self) -> bool:
@@ -339,7 +347,26 @@ def visit_of(request: Request) -> Visit | None:
 
 def set_visit(request: Request, visit: Visit) -> None:
     """Make a request part of a visit."""
-    note(request, visit=visit)
+    note(request, visit=visit, visit_time=visit.time if visit.source else None)
+
+
+def limit_to_visit(request: Request, timeout: float) -> float:
+    """Return the time limit of a request in seconds: ``timeout``, or what its visit has left.
+
+    Raises VisitTimeout if its visit has no time left.
+    """
+    time = ticket_of(request).visit_time
+    if time is None or timeout <= time.remaining:
+        return timeout
+    check_visit_time(request)
+    return time.remaining
+
+
+def check_visit_time(request: Request) -> None:
+    """Raise VisitTimeout if the visit that a request belongs to has no time left (decision 46)."""
+    time = ticket_of(request).visit_time
+    if time is not None and not time.remaining:
+        raise VisitTimeout(MAX_VISIT_SECONDS)
 
 
 def source_of(request: Request) -> Source | None:

@@ -23,7 +23,7 @@ from walsh_scrapy.policy.backoff import (
 )
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, registrable_domain
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,6 +53,14 @@ MAX_BLOCKLIST_WAIT_SECONDS: Final = _DAY
 MAX_TIMEOUTS: Final = 2
 #: After 403 for this many different URLs in a row the host bans the bot, so the rest is deferred.
 MAX_FORBIDDEN_URLS: Final = 3
+#: Seconds on the wire for one visit of a source, with its robots.txt, redirects and retries.
+MAX_VISIT_SECONDS: Final = 60.0
+#: No request is sent if less than these seconds remain for it.
+MIN_TRY_SECONDS: Final = 1.0
+#: A host is deferred if its exchanges took more than these seconds in a run,
+MAX_HOST_SECONDS: Final = 60.0
+#: and more than these on average. A host with hundreds of sources may be busy for longer.
+MAX_MEAN_SECONDS: Final = 3.0
 #: The cause of a hold. "unreachable": there was no connection.
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "unreachable"]
 
@@ -387,6 +395,49 @@ class Streaks:
         if len(streak.forbidden) >= MAX_FORBIDDEN_URLS:
             return f"it answered 403 to {count_of(len(streak.forbidden), 'URL')} in a row"
         return None
+
+
+@dataclass(eq=False, slots=True)
+class VisitTime:
+    """The time on the wire that a visit has taken (decision 46).
+
+    That is the time from the beginning of a connection to the end of its exchange, without the time
+    in which this process stood still. All requests of the visit share it, robots.txt included.
+    """
+
+    seconds: float = 0.0
+
+    @property
+    def remaining(self) -> float:
+        """The seconds that remain for the next request; 0 if too few remain to send it."""
+        remaining = MAX_VISIT_SECONDS - self.seconds
+        return remaining if remaining >= MIN_TRY_SECONDS else 0.0
+
+    def limits(self, timeout: float | None) -> bool:
+        """Return True if the timeout of a request is the rest of the visit, not all of it."""
+        return self.seconds > 0.0 and timeout == self.remaining
+
+
+@dataclass(eq=False, slots=True)
+class _Load:
+    seconds: float = 0.0
+    exchanges: int = 0
+
+
+class HostLoads:
+    """The time on the wire that the exchanges with each host have taken in a run."""
+
+    def __init__(self) -> None:
+        self._loads: defaultdict[str, _Load] = defaultdict(_Load)
+
+    def add(self, host: str, seconds: float) -> str | None:
+        """Add an exchange; return why the host is deferred for this run, or None if it is not."""
+        load = self._loads[host]
+        load.seconds += seconds
+        load.exchanges += 1
+        if load.seconds <= max(MAX_HOST_SECONDS, MAX_MEAN_SECONDS * load.exchanges):
+            return None
+        return f"it took {format_seconds(load.seconds)} for {count_of(load.exchanges, 'request')}"
 
 
 class TakeoverGuard:

@@ -210,7 +210,7 @@ SELECT problem,
     CASE WHEN details <> '' THEN {sql.field("details", 2)} END AS page,
     nullif(every, 0) AS every, delay, is_declared, host,
     CASE WHEN outcome = 'new' THEN 'not visited yet'
-        WHEN outcome IN ('failed', 'gone', '{REFUSED}') AND status >= 300 THEN {STATUS}
+        WHEN outcome IN ('failed', 'gone', '{REFUSED}') AND status >= 400 THEN {STATUS}
         WHEN outcome = 'failed' THEN coalesce(detail, outcome)
         ELSE outcome END AS outcome,
     status, detail, failures,

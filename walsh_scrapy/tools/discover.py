@@ -24,6 +24,7 @@ from walsh_scrapy.crawl.ticket import (
     links_of,
     note,
     request_of,
+    set_visit,
     ticket_of,
     visit_of,
 )
@@ -227,7 +228,8 @@ class DiscoverSpider(DeclaringSpider):
             meta={"handle_httpstatus_list": ABSENT},
             dont_filter=True,
         )
-        note(request, visit=visit, public_only=offer.public_only)
+        set_visit(request, visit)
+        note(request, public_only=offer.public_only)
         return request
 
 
