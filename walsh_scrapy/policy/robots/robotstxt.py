@@ -18,32 +18,29 @@ because most verdicts need none.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache, partial
-from itertools import islice
+from functools import cached_property, lru_cache, partial
+from itertools import accumulate, repeat
 from typing import Final, NamedTuple, TypeVar
 
 from walsh_scrapy.policy.robots.extended import (
     OrderedRules,
-    RequestRate,
-    Window,
     is_malformed,
     is_version_2,
-    next_opening,
+    minute_of,
+    minutes_closed,
+    opening_after,
     parse_crawl_delay,
     parse_request_rate,
     parse_visit_time,
     slowest,
 )
 from walsh_scrapy.policy.robots.matching import (
-    Rule,
     RuleIndex,
-    Target,
     TooCostlyError,
-    deciding_rule,
-    index_of,
     target_of,
 )
 from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
@@ -116,19 +113,62 @@ def decode(body: bytes) -> str:
     return "\n" + content.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _records_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
-    """Return the key and path of each Allow or Disallow record; the key of a Disallow is ""."""
-    return RULE.findall("".join([text[start:end] for start, end in spans]))
+class Record(NamedTuple):
+    """A record as the site wrote it, cut if it is long, and its line number, from 1."""
+
+    text: str
+    line: int
 
 
-def _rules_in(text: str, spans: Iterable[Span]) -> list[tuple[bool, str]]:
-    """Return the Allow and Disallow records in order, as (allow, path)."""
-    return [(key != "", path) for key, path in _records_in(text, spans)]
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleRecords:
+    """The Allow and Disallow records in parts of a text, in order."""
+
+    allows: list[bool]
+    paths: list[str]
+    _text: str
+    _spans: tuple[Span, ...]
+    _part: str  #: the spans, joined
+    _ends: list[int]  #: of the spans in `_part`
+    _lines: list[int]  #: for each record, how many line feeds before it begin no record
+
+    @classmethod
+    def read(cls, text: str, spans: tuple[Span, ...]) -> "RuleRecords":
+        """Read the records in the spans."""
+        parts = [text[start:end] for start, end in spans]
+        part = "".join(parts)
+        pieces = RULE.split(part)  # the text between two records, the key, and the path, in turn
+        return cls(
+            allows=[key is not None for key in pieces[1::3]],
+            paths=pieces[2::3],
+            _text=text,
+            _spans=spans,
+            _part=part,
+            _ends=list(accumulate(map(len, parts))),
+            _lines=list(accumulate(map(str.count, pieces[:-1:3], repeat("\n")))),
+        )
+
+    def find(self, number: int) -> Record:
+        """Return a record by its number, from 0, without a look at the other records."""
+        offset = _nth_line(self._part, self._lines[number] + number)
+        span = bisect_right(self._ends, offset)
+        offset += self._spans[span][1] - self._ends[span]
+        return Record(_record_at(self._text, offset), self._text.count("\n", 0, offset + 1))
 
 
-def _rule_offsets(text: str, spans: Iterable[Span]) -> Iterator[int]:
-    """Yield the offset of each record that `_rules_in` returns."""
-    return (rule.start() for span in spans for rule in RULE.finditer(text, *span))
+def _nth_line(text: str, number: int) -> int:
+    """Return the offset of the line feed with which a line begins, by halving the text."""
+    start = 0
+    end = len(text)
+    while end - start > 1:
+        middle = (start + end) // 2
+        lines = text.count("\n", start, middle)
+        if number < lines:
+            end = middle
+        else:
+            number -= lines
+            start = middle
+    return start
 
 
 def _others_in(text: str, spans: Iterable[Span]) -> dict[str, list[str]]:
@@ -267,36 +307,28 @@ def _distinct(spans: Iterable[Span]) -> tuple[Span, ...]:
 _Value = TypeVar("_Value")
 
 
-class DecidingRecord(NamedTuple):
-    """A record as the site wrote it, cut if it is long, and its line number, from 1."""
-
-    text: str | None
-    line: int | None
-
-
-_NO_RECORD: Final = DecidingRecord(None, None)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
-    """The decision about a URL. The rule is looked up only when ``rule`` or ``line`` is read."""
+    """The decision about a URL. Its record is looked up when it is first read."""
 
     allowed: bool
     #: True if the URL is denied because its verdict would take too much time.
     undecided: bool = False
-    _find_record: Callable[[], DecidingRecord] = field(
-        default=lambda: _NO_RECORD, repr=False, compare=False
-    )
+    _find_record: Callable[[], Record] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def _record(self) -> Record | None:
+        return self._find_record() if self._find_record else None
 
     @property
     def rule(self) -> str | None:
         """The deciding record as the site wrote it, without its comment; None if there is none."""
-        return self._find_record().text
+        return self._record.text if self._record else None
 
     @property
     def line(self) -> int | None:
         """The line number of the deciding record, from 1; None if there is none."""
-        return self._find_record().line
+        return self._record.line if self._record else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,12 +341,13 @@ class Rules:
     crawl_delay: float | None
     #: The Comment values for the operator of the crawler (extended standard 2.0).
     comments: tuple[str, ...]
-    _rates: tuple[RequestRate, ...] = field(repr=False)
-    _visit_times: tuple[Window, ...] = field(repr=False)
-    _allows: RuleIndex = field(repr=False)
-    _disallows: RuleIndex = field(repr=False)
+    # By minute of the day. A file may have thousands of values, and each request asks.
+    _slowest: Callable[[int], float | None] = field(repr=False)
+    _minutes_closed: Callable[[int], int] = field(repr=False)
+    _records: RuleRecords = field(repr=False)
+    _index: RuleIndex = field(repr=False)
     _ordered: OrderedRules | None = field(repr=False)
-    _ordered_spans: tuple[Span, ...] = field(repr=False)
+    _ordered_records: RuleRecords = field(repr=False)
     _user_agents: tuple[UserAgentLine, ...] = field(repr=False)
     _text: str = field(repr=False)
 
@@ -324,24 +357,29 @@ class Rules:
         values = _others_in(text, _distinct([line.others for line in user_agents]))
         spans = _distinct([line.rules for line in user_agents])
         version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
-        ordered = OrderedRules.from_records(_rules_in(text, version_2)) if version_2 else None
+        in_order = RuleRecords.read(text, version_2)
+        ordered = None
+        if version_2:
+            ordered = OrderedRules.from_records(in_order.allows, in_order.paths)
         if ordered and ordered.too_many:  # it denies everything, so no rule need be indexed
             spans = ()
-        records = _records_in(text, spans)
+        records = RuleRecords.read(text, spans)
         return cls(
             group=user_agents[0].name if user_agents else None,
             crawl_delay=max(
                 _parse_all(parse_crawl_delay, values.get("crawldelay", ())), default=None
             ),
             comments=_printable_comments(values.get("comment", ())),
-            _rates=_parse_all(parse_request_rate, values.get("requestrate", ())),
-            _visit_times=_parse_all(parse_visit_time, values.get("visittime", ())),
-            _allows=RuleIndex.from_paths([path for key, path in records if key], allow=True),
-            _disallows=RuleIndex.from_paths(
-                [path for key, path in records if not key], allow=False
+            _slowest=_keep_last(
+                partial(slowest, _parse_all(parse_request_rate, values.get("requestrate", ())))
             ),
+            _minutes_closed=_keep_last(
+                partial(minutes_closed, _parse_all(parse_visit_time, values.get("visittime", ())))
+            ),
+            _records=records,
+            _index=RuleIndex.from_records(records.allows, records.paths),
             _ordered=ordered,
-            _ordered_spans=version_2,
+            _ordered_records=in_order,
             _user_agents=user_agents,
             _text=text,
         )
@@ -354,16 +392,20 @@ class Rules:
         target = target_of(url)
         if target.path == "/robots.txt":
             return Verdict(allowed=True)
-        index = None
+        denying = None
         try:
-            rule = deciding_rule(self._allows, self._disallows, target)
+            rule = self._index.deciding_rule(target)
             is_allowed = rule is None or rule.allow
             if is_allowed and self._ordered:
-                index = self._ordered.denying_rule(target)
+                denying = self._ordered.denying_rule(target)
         except TooCostlyError:
             return Verdict(allowed=False, undecided=True)
-        allowed = is_allowed and index is None
-        find_record = partial(self._deciding_record, target, rule, index)
+        allowed = is_allowed and denying is None
+        find_record = None
+        if denying is not None:
+            find_record = partial(self._ordered_records.find, denying)
+        elif rule is not None:
+            find_record = partial(self._records.find, rule.number)
         return Verdict(allowed, _find_record=find_record)
 
     def interval(self, at: datetime) -> float | None:
@@ -372,14 +414,14 @@ class Rules:
         The slowest of several rates is used. Crawl-delay is not included. None if no rate applies
         then.
         """
-        return slowest(self._rates, at)
+        return self._slowest(minute_of(at))
 
     def opens(self, at: datetime) -> datetime:
         """Return the first moment from the aware time `at` on that Visit-time allows.
 
         It is in the time zone of `at`; without a Visit-time it is `at` itself.
         """
-        return next_opening(self._visit_times, at)
+        return opening_after(at, self._minutes_closed(minute_of(at)))
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -404,22 +446,6 @@ class Rules:
             warnings[-1] = line, f"{sentence} {and_more(hidden)}"
         return tuple(warnings)
 
-    def _deciding_record(
-        self, target: Target, rule: Rule | None, index: int | None
-    ) -> DecidingRecord:
-        """Return the record with an index among the ordered rules, or else that of ``rule``."""
-        if index is not None:
-            spans = self._ordered_spans
-        elif rule is not None:
-            spans = _distinct([line.rules for line in self._user_agents])
-            index = index_of(rule, target, _rules_in(self._text, spans))
-        else:
-            return _NO_RECORD
-        offset = next(islice(_rule_offsets(self._text, spans), index, None))
-        return DecidingRecord(
-            _record_at(self._text, offset), next(line_numbers(self._text, [offset]))
-        )
-
 
 def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[Span, ...]:
     """Return the spans with the rules of the groups that declare Robot-version 2.x."""
@@ -429,6 +455,11 @@ def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[S
         if any(map(is_version_2, _others_in(text, [span]).get("robotversion", ())))
     }
     return _distinct([line.rules for line in user_agents if line.others in version_2])
+
+
+def _keep_last(function: Callable[[int], _Value]) -> Callable[[int], _Value]:
+    """Return the function with a memory of its last result."""
+    return lru_cache(maxsize=1)(function)
 
 
 def _parse_all(parse: Callable[[str], _Value | None], values: Iterable[str]) -> tuple[_Value, ...]:
