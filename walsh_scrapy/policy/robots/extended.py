@@ -30,6 +30,8 @@ from walsh_scrapy.policy.robots.matching import (
 )
 
 _DAY: Final = 24 * 60
+#: All minutes of a day, as bits.
+ALL_DAY: Final = (1 << _DAY) - 1
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 # Choice: ".5" and "5." are decimals too, because they can only mean a number of seconds.
@@ -136,14 +138,24 @@ def slowest(rates: Sequence[RequestRate], minute: int) -> float | None:
     )
 
 
-def minutes_closed(windows: Sequence[Window], minute: int) -> int:
-    """Return how many minutes after a minute of the day the next window begins; 0 in a window.
+def open_minutes(windows: Iterable[Window]) -> int:
+    """Return the minutes of the day that are in a window, as bits.
 
-    Without windows it is 0. Choice: several windows are alternatives. A window whose two times are
-    the same is one minute long.
+    Choice: several windows are alternatives. A window whose two times are the same is one minute
+    long.
     """
-    waits = (0 if window.includes(minute) else (window.first - minute) % _DAY for window in windows)
-    return min(waits, default=0)
+    minutes = 0
+    for first, last in windows:
+        upto = (2 << last) - 1
+        before = (1 << first) - 1
+        minutes |= upto & ~before if first <= last else upto | (ALL_DAY & ~before)
+    return minutes
+
+
+def minutes_closed(minutes: int, minute: int) -> int:
+    """Return how many minutes after a minute of the day the next one of `open_minutes` is."""
+    later = (minutes >> minute) | (minutes << (_DAY - minute))
+    return (later & -later).bit_length() - 1
 
 
 def opening_after(at: datetime, minutes: int) -> datetime:
@@ -154,8 +166,8 @@ def opening_after(at: datetime, minutes: int) -> datetime:
     return opening.astimezone(at.tzinfo)
 
 
-# The maximum number of characters that one verdict compares, which takes about 2 ms.
-_MAX_WORK: Final = 12_000
+#: The maximum number of characters that one verdict compares, which takes about 2 ms.
+MAX_WORK: Final = 12_000
 # A group with more rules is not read in order, but denies every URL.
 _MAX_RULES: Final = 2_000
 _VERSION_2: Final = re.compile(r"2(?![0-9])")
@@ -246,7 +258,7 @@ class OrderedRules:
             rest = (*(glob for glob in first if glob.allow and glob.is_explicit), *rest)
         return cls(first, rest)
 
-    def denying_rule(self, target: Target) -> int | None:
+    def denying_rule(self, target: Target, limit: WorkLimit) -> int | None:
         """Return the index of the rule that denies a URL, or None if the URL is allowed.
 
         Raises TooCostlyError, also if there are too many rules.
@@ -257,8 +269,7 @@ class OrderedRules:
         """
         if self.too_many:
             raise TooCostlyError
-        work = WorkLimit(_MAX_WORK)
-        globs = (_first_match(rules, target, work) for rules in (self.first, self.rest))
+        globs = (_first_match(rules, target, limit) for rules in (self.first, self.rest))
         return next((glob.index for glob in globs if glob and not glob.allow), None)
 
 

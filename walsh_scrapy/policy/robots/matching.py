@@ -177,6 +177,11 @@ class WorkLimit:
     def __init__(self, limit: int) -> None:
         self._remaining = limit
 
+    @classmethod
+    def for_target(cls, target: Target) -> "WorkLimit":
+        """Return the limit for the most specific rule; each form of a URL is searched."""
+        return cls(_MAX_WORK // len(set(target)))
+
     def spend(self, cost: int) -> None:
         """Raise TooCostlyError if more was spent than the limit."""
         self._remaining -= cost
@@ -252,7 +257,7 @@ class RuleIndex:
             allows=allows,
         )
 
-    def deciding_rule(self, target: Target) -> Rule | None:
+    def deciding_rule(self, target: Target, limit: WorkLimit) -> Rule | None:
         """Return the rule that decides about a URL; None if no rule matches.
 
         Raises TooCostlyError.
@@ -266,23 +271,21 @@ class RuleIndex:
                 break
             lowest = min(lowest, self.prefixes.get(path[:length], none))
         if self.wildcards:
-            lowest = self._lowest_wildcard(target, lowest)
+            lowest = self._lowest_wildcard(target, limit, lowest)
         if lowest == none:
             return None
         number = self.numbers[lowest]
         return Rule(self.octets[lowest], self.allows[number], number)
 
-    def _lowest_wildcard(self, target: Target, lowest: int) -> int:
+    def _lowest_wildcard(self, target: Target, limit: WorkLimit, lowest: int) -> int:
         size = len(target.escaped)
-        forms = set(target)
-        limit = WorkLimit(_MAX_WORK // len(forms))
-        joined = "\n".join(forms)
+        forms = "\n".join(set(target))
         for start in self.head_lengths:
             for rank, tail, part in self.wildcards.get(target.path[:start], ()):
                 if rank >= lowest:
                     break
                 limit.spend(1 + size // 128)
-                if part in joined and len(tail) <= 2 * size + 2:
+                if part in forms and len(tail) <= 2 * size + 2:
                     limit.spend(tail.count("*"))
                     allow = self.allows[self.numbers[rank]]
                     if _tail_matches(tail, target, start, allow=allow):

@@ -19,19 +19,22 @@ because most verdicts need none.
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, repeat
 from typing import Final, NamedTuple, TypeVar
 
 from walsh_scrapy.policy.robots.extended import (
+    ALL_DAY,
+    MAX_WORK,
     OrderedRules,
     is_malformed,
     is_version_2,
     minute_of,
     minutes_closed,
+    open_minutes,
     opening_after,
     parse_crawl_delay,
     parse_request_rate,
@@ -39,10 +42,14 @@ from walsh_scrapy.policy.robots.extended import (
     slowest,
 )
 from walsh_scrapy.policy.robots.matching import (
+    Rule,
     RuleIndex,
+    Target,
     TooCostlyError,
+    WorkLimit,
     target_of,
 )
+from walsh_scrapy.policy.robots.whitespace import MAX_LINES, SPACES_IN_ASCII, Span, strip
 from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
 
 #: The maximum number of octets that are read (RFC 9309 2.5).
@@ -50,8 +57,6 @@ MAX_OCTETS: Final = 500 * 1024
 
 #: The maximum length of a record in a reason or a warning.
 _MAX_RECORD_CHARACTERS: Final = 200
-#: A part of the text: the offsets of its start and of its end.
-Span = tuple[int, int]
 #: The maximum number of Comment lines that are shown to the operator; the rest is counted.
 _MAX_COMMENTS: Final = 5
 _MAX_COMMENT_CHARACTERS: Final = 200
@@ -91,6 +96,11 @@ RULE: Final = _record_pattern(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE
 OTHER: Final = _record_pattern(_OTHER_KEYS, _VALUE)
 #: A Sitemap record, which belongs to no group: its value.
 SITEMAP: Final = _record_pattern("(?:sitemaps?|site-map)", _VALUE)
+#: What is said of a line with white space that some readers strip.
+ODD_EDGES: Final = (
+    "has white space other than spaces and tabs at an end; some readers strip it and others do "
+    "not, so all readings are obeyed"
+)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -304,6 +314,79 @@ def _distinct(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple([span for span in dict.fromkeys(spans) if span[1]])
 
 
+class Reading(NamedTuple):
+    """One way to read a file: its text, and the User-agent lines in it."""
+
+    text: str
+    user_agents: tuple[UserAgentLine, ...]
+
+    def groups_for(self, token: str) -> "Reading":
+        """Return the reading with the User-agent lines for a bot only (R2, RFC 9309 2.2.1)."""
+        names = {line.name for line in self.user_agents}
+        name = most_specific_name(names, product_token(token)) or "*"
+        return Reading(self.text, tuple(line for line in self.user_agents if line.name == name))
+
+    @property
+    def rules(self) -> tuple[Span, ...]:
+        """The spans of the Allow and Disallow records of the groups."""
+        return _distinct([line.rules for line in self.user_agents])
+
+    @property
+    def others(self) -> tuple[Span, ...]:
+        """The spans of the other records of the groups."""
+        return _distinct([line.others for line in self.user_agents])
+
+
+class Part(NamedTuple):
+    """Some spans of a text."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+def _parts(
+    texts: Sequence[str], spans: Sequence[tuple[Span, ...]], odd: Sequence[Span]
+) -> tuple[Part, list[Part]]:
+    """Return the part that all readings have in common, and the other part of each of them.
+
+    A part with the same spans in both readings is read once, but for its ``odd`` lines.
+    """
+    if len(set(spans)) > 1 or len(texts) == 1:
+        return Part("", ()), [Part(*own) for own in zip(texts, spans, strict=True)]
+    starts = [start for start, _ in spans[0]]
+    inside = tuple(
+        [
+            line
+            for line in odd
+            if (at := bisect_right(starts, line[0])) and line[0] < spans[0][at - 1][1]
+        ]
+    )
+    return Part(_without(texts[0], inside), spans[0]), [Part(text, inside) for text in texts]
+
+
+def _differing_octets(readings: Sequence[Reading]) -> int:
+    """Return the octets of the groups of all readings; 0 if these have the same spans."""
+    rules = [reading.rules for reading in readings]
+    others = [reading.others for reading in readings]
+    if len(set(rules)) == len(set(others)) == 1:
+        return 0
+    return max(_octets_in(chain.from_iterable(rules)), _octets_in(chain.from_iterable(others)))
+
+
+def _octets_in(spans: Iterable[Span]) -> int:
+    return sum(end - start for start, end in spans)
+
+
+def _without(text: str, lines: Sequence[Span]) -> str:
+    """Return the text with empty lines, as long as before, in the place of some lines."""
+    pieces: list[str] = []
+    position = 0
+    for start, end in lines:
+        pieces += text[position:start], "\n".ljust(end - start)
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
 _Value = TypeVar("_Value")
 
 
@@ -332,8 +415,46 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Some Allow and Disallow records of one reading, as RFC 9309 reads them."""
+
+    records: RuleRecords
+    index: RuleIndex
+
+    @classmethod
+    def read(cls, part: Part) -> "_Group":
+        """Read and index the records in a part of a text."""
+        records = RuleRecords.read(*part)
+        return cls(records, RuleIndex.from_records(records.allows, records.paths))
+
+    def verdict(self, rule: Rule | None) -> Verdict:
+        """Return the verdict of one of the rules; without a rule everything is allowed."""
+        if rule is None:
+            return Verdict(allowed=True)
+        return Verdict(rule.allow, _find_record=partial(self.records.find, rule.number))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OrderedGroup:
+    """The records of one reading that Robot-version 2.x reads in order."""
+
+    records: RuleRecords
+    rules: OrderedRules
+
+    @classmethod
+    def read(cls, reading: Reading) -> "_OrderedGroup":
+        """Read the records of the groups that declare Robot-version 2.x."""
+        records = RuleRecords.read(reading.text, _version_2_spans(*reading))
+        return cls(records, OrderedRules.from_records(records.allows, records.paths))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """The rules of a robots.txt for one bot: the records of all groups that match its token."""
+    """The rules of a robots.txt for one bot: the records of all groups that match its token.
+
+    A file that can be read in several ways has the rules of all readings. A URL is allowed only if
+    all of them allow it, and the longest delay counts (decision 11).
+    """
 
     #: The name of the groups, in lower case, or "*"; None if no group is for this bot.
     group: str | None
@@ -341,47 +462,65 @@ class Rules:
     crawl_delay: float | None
     #: The Comment values for the operator of the crawler (extended standard 2.0).
     comments: tuple[str, ...]
-    # By minute of the day. A file may have thousands of values, and each request asks.
+    #: By minute of the day. A file may have thousands of rates, and each request asks.
     _slowest: Callable[[int], float | None] = field(repr=False)
-    _minutes_closed: Callable[[int], int] = field(repr=False)
-    _records: RuleRecords = field(repr=False)
-    _index: RuleIndex = field(repr=False)
-    _ordered: OrderedRules | None = field(repr=False)
-    _ordered_records: RuleRecords = field(repr=False)
-    _user_agents: tuple[UserAgentLine, ...] = field(repr=False)
-    _text: str = field(repr=False)
+    _open_minutes: int = field(repr=False)  #: 0 if the readings have no minute in common
+    _common: _Group = field(repr=False)  #: the records that are the same in all readings
+    _own: tuple[_Group, ...] = field(repr=False)  #: the other records of each reading
+    _ordered: tuple[_OrderedGroup, ...] = field(repr=False)
+    _is_ambiguous: bool = field(repr=False)  #: it can be read in too many ways, and denies all
+    _reading: Reading = field(repr=False)
+    _odd_lines: tuple[Span, ...] = field(repr=False)
 
     @classmethod
-    def merge(cls, text: str, user_agents: tuple[UserAgentLine, ...]) -> "Rules":
-        """Merge the groups of these User-agent lines (RFC 9309 2.2.1)."""
-        values = _others_in(text, _distinct([line.others for line in user_agents]))
-        spans = _distinct([line.rules for line in user_agents])
-        version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
-        in_order = RuleRecords.read(text, version_2)
-        ordered = None
-        if version_2:
-            ordered = OrderedRules.from_records(in_order.allows, in_order.paths)
-        if ordered and ordered.too_many:  # it denies everything, so no rule need be indexed
-            spans = ()
-        records = RuleRecords.read(text, spans)
+    def merge(
+        cls,
+        readings: Sequence[Reading],
+        odd: Sequence[Span] = (),
+        *,
+        is_ambiguous: bool = False,
+    ) -> "Rules":
+        """Merge the groups of these User-agent lines (RFC 9309 2.2.1), in one or more readings.
+
+        ``odd`` are the lines in which the readings differ.
+        """
+        texts = [reading.text for reading in readings]
+        common, own = _parts(texts, [reading.others for reading in readings], odd)
+        shared = _others_in(*common)
+        others = [_others_in(*part) for part in own]
+        windows = open_minutes(_parsed(parse_visit_time, "visittime", shared))
+        minutes = ALL_DAY
+        for values in others:
+            own_windows = open_minutes(_parsed(parse_visit_time, "visittime", values))
+            minutes &= (windows | own_windows) or ALL_DAY
+        ordered = tuple(
+            _OrderedGroup.read(reading)
+            for reading, values in zip(readings, others, strict=True)
+            if "robotversion" in values or "robotversion" in shared
+        )
+        rule_spans = [reading.rules for reading in readings]
+        if any(group.rules.too_many for group in ordered):  # no rule need be indexed
+            rule_spans = [()] * len(readings)
+        common, own = _parts(texts, rule_spans, odd)
+        first = readings[0]
         return cls(
-            group=user_agents[0].name if user_agents else None,
+            group=first.user_agents[0].name if first.user_agents else None,
             crawl_delay=max(
-                _parse_all(parse_crawl_delay, values.get("crawldelay", ())), default=None
+                _parsed(parse_crawl_delay, "crawldelay", shared, *others), default=None
             ),
-            comments=_printable_comments(values.get("comment", ())),
-            _slowest=_keep_last(
-                partial(slowest, _parse_all(parse_request_rate, values.get("requestrate", ())))
+            comments=_printable_comments(
+                [*shared.get("comment", ()), *others[0].get("comment", ())]
             ),
-            _minutes_closed=_keep_last(
-                partial(minutes_closed, _parse_all(parse_visit_time, values.get("visittime", ())))
+            _slowest=lru_cache(maxsize=1)(
+                partial(slowest, _parsed(parse_request_rate, "requestrate", shared, *others))
             ),
-            _records=records,
-            _index=RuleIndex.from_records(records.allows, records.paths),
+            _open_minutes=minutes,
+            _common=_Group.read(common),
+            _own=tuple([_Group.read(part) for part in own]),
             _ordered=ordered,
-            _ordered_records=in_order,
-            _user_agents=user_agents,
-            _text=text,
+            _is_ambiguous=is_ambiguous,
+            _reading=first,
+            _odd_lines=tuple(odd),
         )
 
     def verdict(self, url: str) -> Verdict:
@@ -392,21 +531,33 @@ class Rules:
         target = target_of(url)
         if target.path == "/robots.txt":
             return Verdict(allowed=True)
-        denying = None
+        if self._is_ambiguous or not self._open_minutes:
+            return Verdict(allowed=False, undecided=True)
         try:
-            rule = self._index.deciding_rule(target)
-            is_allowed = rule is None or rule.allow
-            if is_allowed and self._ordered:
-                denying = self._ordered.denying_rule(target)
+            return self._decide(target)
         except TooCostlyError:
             return Verdict(allowed=False, undecided=True)
-        allowed = is_allowed and denying is None
-        find_record = None
-        if denying is not None:
-            find_record = partial(self._ordered_records.find, denying)
-        elif rule is not None:
-            find_record = partial(self._records.find, rule.number)
-        return Verdict(allowed, _find_record=find_record)
+
+    def _decide(self, target: Target) -> Verdict:
+        """Return the verdict of the first reading that denies, or else of the first one."""
+        limit = WorkLimit.for_target(target)
+        common = self._common.index.deciding_rule(target, limit)
+        allowed = None
+        for group in self._own:
+            rule = group.index.deciding_rule(target, limit)
+            if rule is None or (common is not None and common[:2] > rule[:2]):
+                verdict = self._common.verdict(common)
+            else:
+                verdict = group.verdict(rule)
+            if not verdict.allowed:
+                return verdict
+            allowed = allowed or verdict
+        limit = WorkLimit(MAX_WORK)
+        for ordered in self._ordered:
+            denying = ordered.rules.denying_rule(target, limit)
+            if denying is not None:
+                return Verdict(allowed=False, _find_record=partial(ordered.records.find, denying))
+        return allowed or Verdict(allowed=True)
 
     def interval(self, at: datetime) -> float | None:
         """Return the seconds per document of the Request-rate at the aware time `at`.
@@ -421,29 +572,39 @@ class Rules:
 
         It is in the time zone of `at`; without a Visit-time it is `at` itself.
         """
-        return opening_after(at, self._minutes_closed(minute_of(at)))
+        minutes = self._open_minutes or ALL_DAY  # without a common minute everything is denied
+        return opening_after(at, minutes_closed(minutes, minute_of(at)))
 
     @property
     def lines(self) -> tuple[int, ...]:
         """The numbers of the User-agent lines of these groups, from 1."""
-        return tuple(line_numbers(self._text, (line.offset for line in self._user_agents)))
+        offsets = (line.offset for line in self._reading.user_agents)
+        return tuple(line_numbers(self._reading.text, offsets))
 
     @property
     def warnings(self) -> tuple[tuple[int, str], ...]:
         """Line number and sentence for each record of these groups with a malformed value.
 
-        There are at most `_MAX_WARNINGS`; the last one says how many more there would be.
+        There are at most `_MAX_WARNINGS`; the last one says how many more there would be. One more
+        names the first line of the file that can be read in several ways.
         """
-        records = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
+        text = self._reading.text
+        records = _other_offsets(text, self._reading.others)
         malformed = [offset for key, value, offset in records if is_malformed(key, value)]
         shown = malformed[:_MAX_WARNINGS]
         warnings = [
-            (line, f"{_record_at(self._text, offset)!r} is not understood and ignored")
-            for line, offset in zip(line_numbers(self._text, shown), shown, strict=True)
+            (line, f"{_record_at(text, offset)!r} is not understood and ignored")
+            for line, offset in zip(line_numbers(text, shown), shown, strict=True)
         ]
         if hidden := len(malformed) - len(shown):
             line, sentence = warnings[-1]
             warnings[-1] = line, f"{sentence} {and_more(hidden)}"
+        if self._odd_lines:
+            start, _ = self._odd_lines[0]
+            others = len(self._odd_lines) - 1
+            more = f" {and_more(others)}" if others else ""
+            sentence = f"{_record_at(text, start)!r} {ODD_EDGES}{more}"
+            warnings.append((next(line_numbers(text, [start])), sentence))
         return tuple(warnings)
 
 
@@ -457,22 +618,24 @@ def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[S
     return _distinct([line.rules for line in user_agents if line.others in version_2])
 
 
-def _keep_last(function: Callable[[int], _Value]) -> Callable[[int], _Value]:
-    """Return the function with a memory of its last result."""
-    return lru_cache(maxsize=1)(function)
-
-
-def _parse_all(parse: Callable[[str], _Value | None], values: Iterable[str]) -> tuple[_Value, ...]:
-    """Return the values that can be parsed."""
-    return tuple([value for value in map(parse, values) if value is not None])
+def _parsed(
+    parse: Callable[[str], _Value | None], key: str, *values: Mapping[str, list[str]]
+) -> list[_Value]:
+    """Return the values of a key that can be parsed, of all parts."""
+    texts = chain.from_iterable([part.get(key, ()) for part in values])
+    return [value for value in map(parse, texts) if value is not None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RobotsTxt:
-    """A robots.txt file, split into groups."""
+    """A robots.txt file, split into groups.
 
-    _text: str = field(repr=False)
-    _user_agents: tuple[UserAgentLine, ...] = field(repr=False)
+    White space other than spaces and tabs is read in all ways, stripped and not (decision 11).
+    """
+
+    _readings: tuple[Reading, ...] = field(repr=False)  #: the last one is not stripped
+    _odd_lines: tuple[Span, ...] = field(default=(), repr=False)  #: the lines that differ
+    _is_ambiguous: bool = field(default=False, repr=False)  #: its readings would cost too much
 
     @classmethod
     def parse(cls, body: bytes) -> "RobotsTxt":
@@ -481,7 +644,29 @@ class RobotsTxt:
         Lines that are not records are skipped. Never raises.
         """
         text = decode(body)
-        return cls(text, user_agent_lines(text))
+        plain = Reading(text, user_agent_lines(text))
+        if text.isascii() and not any(space in text for space in SPACES_IN_ASCII):
+            return cls((plain,))
+        stripped = strip(text)
+        if not stripped.is_complete:
+            return cls((plain,), _is_ambiguous=True)
+        kinds = {
+            line: {_kind_of(version[slice(*line)]) for version in (text, *stripped.texts)}
+            for line in stripped.lines
+        }
+        odd_lines = tuple(
+            [line for line in kinds if len(kinds[line]) > 1 or not kinds[line] <= _WITHOUT_MEANING]
+        )
+        regroups = any(len(kinds[line]) > 1 for line in odd_lines)
+        if not odd_lines:
+            return cls((plain,))
+        if regroups and len(plain.user_agents) > MAX_LINES:
+            return cls((plain,), _is_ambiguous=True)
+        others = [
+            Reading(other, user_agent_lines(other) if regroups else plain.user_agents)
+            for other in stripped.texts
+        ]
+        return cls((*others, plain), odd_lines)
 
     def rules_for(self, token: str) -> Rules:
         """Return the rules for the bot with a product token (R2, RFC 9309 2.2.1).
@@ -490,20 +675,35 @@ class RobotsTxt:
         groups with the longest matching name are merged. If no name matches, all "*" groups are
         merged. Without "*" groups everything is allowed.
         """
-        names = {line.name for line in self._user_agents}
-        name = most_specific_name(names, product_token(token)) or "*"
-        user_agents = tuple(line for line in self._user_agents if line.name == name)
-        return Rules.merge(self._text, user_agents)
+        readings = [reading.groups_for(token) for reading in self._readings]
+        if _differing_octets(readings) > MAX_OCTETS:
+            return Rules.merge(readings[-1:], is_ambiguous=True)
+        return Rules.merge(readings, self._odd_lines, is_ambiguous=self._is_ambiguous)
 
     @property
     def is_unusable(self) -> bool:
         """True if the file has text, but no line of it is a User-agent or Sitemap record."""
-        return not (self._user_agents or self.sitemaps) and bool(self._text.strip())
+        has_group = any(reading.user_agents for reading in self._readings)
+        return not (has_group or self.sitemaps) and bool(self._readings[0].text.strip())
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
         """The Sitemap values of the whole file, in order and unchanged (RFC 9309 2.2.4)."""
-        return _sitemap_values(self._text)
+        return _sitemap_values(self._readings[0].text)
+
+
+def _kind_of(line: str) -> str:
+    """Return the kind of record that a line is, with the name of a User-agent line."""
+    if agent := USER_AGENT.match(line):
+        return f"user-agent {agent[1].lower()}"
+    if RULE.match(line):
+        return "rule"
+    other = OTHER.match(line)
+    return _normalize_key(other[1]) if other else ""
+
+
+#: The kinds of lines whose values mean nothing to a crawl.
+_WITHOUT_MEANING: Final = frozenset({"", "comment"})
 
 
 def _printable_comments(values: Sequence[str]) -> tuple[str, ...]:
