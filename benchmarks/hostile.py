@@ -14,12 +14,16 @@ Then whole crawls of one hostile site each, by the memory of both processes and 
 Then sites that send small pieces without end, at full speed and at 400 kB/s: as the feed, as
 robots.txt and as the blocklist. Goals: 31 s for the longest exchange, 5 s from SIGTERM to the end,
 and never 10 s between two beats, by which other workers know that this one lives.
+
+Last a page whose links robots.txt denies, by the processor time of the crawl: a file of 480 KiB may
+cost three times as much as one of ten rules.
 """
 
 import gzip
 import os
 import pickle
 import re
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -36,7 +40,7 @@ from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.childprocess import PROGRAM
 from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
-from walsh_scrapy.testing.crawl import find_project, start_crawl
+from walsh_scrapy.testing.crawl import find_project, run_crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.site import Certificate, Raw
@@ -131,6 +135,34 @@ FLOODS: Final = {
 PIECE_BYTES: Final = 20_000
 PIECES: Final = 2_500
 RATES: Final = {"full speed": 0.0, "400 kB/s": PIECE_BYTES / 400_000}
+DENIED: Final = (200, 10_000)  #: links of a page
+#: 480 KiB: each link is denied by another rule.
+MANY_RULES: Final = "User-agent: *\n" + "".join(f"Disallow: /{n:x}\n" for n in range(31_000))
+TEN_RULES: Final = "User-agent: *\n" + "".join(f"Disallow: /{n:x}\n" for n in range(10))
+#: Files of 480 KiB that deny the same links.
+DENYING: Final = {
+    "rules": MANY_RULES,
+    "wildcard rules": TEN_RULES + "".join(f"Disallow: /*{n:035x}\n" for n in range(10_000)),
+    "groups": "".join(f"User-agent: *\nDisallow: /{n:x}\n" for n in range(16_500)),
+    "rates": TEN_RULES + "".join(f"Request-rate: 1/1 0000-{n % 24:02}00\n" for n in range(17_500)),
+}
+SPIDER: Final = """
+import scrapy
+
+class Pages(scrapy.Spider):
+    name = "pages"
+    start_urls = ["http://blog.example/zoo"]
+
+    def parse(self, response):
+        yield from response.follow_all(css="a")
+"""
+SETTINGS: Final = """
+SPIDER_MODULES = ["theirs"]
+ADDONS = {"walsh_scrapy.Addon": 500}
+WALSH_USER_AGENT = "Example-Bot/1.0 (+https://bot.example/)"
+WALSH_UA_TOKEN = "Example-Bot"
+WALSH_SCOPE = "any"
+"""
 
 
 @dataclass(frozen=True)
@@ -189,6 +221,31 @@ def main(report: Report, tries: int) -> None:
     _flood(
         report, "TLS records of a byte", Site(HOST, "", {"/feed": records}, tls=Certificate.GOOD)
     )
+    for links in DENIED:
+        few = _follow(links, TEN_RULES)
+        for name, robots in DENYING.items():
+            figure = Figure("CPU", _follow(links, robots), "s", "ten rules", few, max_value=3)
+            report.add(f"crawl, {links:,} links denied by 480 KiB of {name}", figure)
+
+
+def _follow(links: int, robots: str) -> float:
+    """Return the CPU seconds of a crawl of one page with so many links, all of them denied."""
+    page = "".join(f"<a href='/{number % 10:x}{number:x}'>a</a>" for number in range(links))
+    site = Site(HOST, robots, {"/zoo": Reply(page, content_type="text/html")})
+    with LoopbackWeb(site) as web, tempfile.TemporaryDirectory() as name:
+        project = Path(name)
+        (project / "scrapy.cfg").write_text("[settings]\ndefault = settings\n")
+        (project / "settings.py").write_text(SETTINGS)
+        (project / "theirs.py").write_text(SPIDER)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        path = os.pathsep.join([name, str(find_project(Path(__file__).parent))])
+        result = run_crawl(
+            web, "pages", folder=project, project=project, environment={"PYTHONPATH": path}
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if result.stats.get("walsh/robots/denied") != links:
+        raise SystemExit(f"a crawl ended with {result.exit_code}: {result.stderr}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _flooded(flood: Raw) -> dict[str, Site]:

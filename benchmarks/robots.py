@@ -119,6 +119,10 @@ def name(number: int) -> str:
     return letters
 
 
+#: A hard space in UTF-8, one character for each octet.
+HARD = "\xc2\xa0"
+
+
 def worst_files() -> dict[str, bytes]:
     """Return files made to be slow to read, each for another reason."""
     version_2 = "User-agent: *\nRobot-version: 2.0"
@@ -162,6 +166,18 @@ def worst_files() -> dict[str, bytes]:
         "version 2, wildcards": filled(lambda i: f"Allow:*{name(i)}", version_2),
         "version 2, brackets": filled(lambda i: f"Allow:*[{name(i)}]?", version_2),
         "version 2, one pattern": f"{version_2}\nAllow: /{'*a?' * 4_900}".encode(),
+        "shortest rules, one hard space": filled(lambda i: f"Allow {name(i)}{HARD * (i == 9)}"),
+        "wildcard rules, one hard space": filled(lambda i: f"Allow:*{i:x}{HARD * (i == 9)}"),
+        "rates, one hard space": filled(lambda i: f"request-rate:1/{i + 1}{HARD * (i == 9)}"),
+        "groups, one hard space": filled(
+            lambda i: f"useragent:*\nallow:{name(i)}{HARD * (i == 9)}"
+        ),
+        "2,000 hard spaces": filled(lambda i: f"Allow {name(i)}{HARD * (i < 2_000)}"),
+        "hard spaces in comments": filled(lambda _: f"#{HARD}"),
+        "one line of hard spaces": b"User-agent: *\nDisallow: /" + b"\xc2\xa0a" * 160_000,
+        "agents with hard spaces": filled(
+            lambda i: f"{HARD * (i % 9 == 0)}useragent:*\nallow:{name(i)}" if i < 2_000 else name(i)
+        ),
         "empty lines": b"\n" * LIMIT,
         "unknown lines": b"a:b\n" * (LIMIT // 4),
         "blanks": b"User-agent: *\nDisallow" + b" " * 500_000,

@@ -55,8 +55,10 @@ if request.url.endswith("/robots.txt"):
         Patch(_GATE, "RobotsMiddleware._check_rules", "if not verdict.allowed:", "if False:"),
     )),
     Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
-        Patch(_ROBOTSTXT, "Rules.verdict", "allowed = is_allowed and index is None",
-              "allowed = True"),
+        Patch(_ROBOTSTXT, "Rules._decide", "if not verdict.allowed:", "if False:"),
+        Patch(_ROBOTSTXT, "Rules._decide", "if denying is not None:", "if False:"),
+        Patch(_ROBOTSTXT, "Rules._decide", "return allowed or Verdict(allowed=True)",
+              "return Verdict(allowed=True)"),
     )),
     _of_key("other-port", "uses the robots.txt of another port",
             "{request.url.partition(':')[0]}"),
@@ -81,25 +83,22 @@ paths = paths.replace("$", "%24")
     if "$" in paths:"""),
     )),
     Mutant("whole-path", "R2", "a rule is the whole path, not a prefix", (
-        Patch(_MATCHING, "RuleIndex.longest", "self.prefixes.get(path[:length], 0)",
-              "self.prefixes.get(path, 0)"),
+        Patch(_MATCHING, "RuleIndex.deciding_rule",
+              "self.prefixes.get(path[:length], none)", "self.prefixes.get(path, none)"),
     )),
     Mutant("first-match", "R2", "the first rule that matches decides, not the longest", (
-        Patch(_ROBOTSTXT, "Rules.verdict",
-              "rule = deciding_rule(self._allows, self._disallows, target)", """\
-spans = _distinct([line.rules for line in self._user_agents])
-            decisions = (
-                deciding_rule(
-                    RuleIndex.from_paths([path] * allow, allow=True),
-                    RuleIndex.from_paths([path] * (not allow), allow=False),
-                    target,
-                )
-                for allow, path in _rules_in(self._text, spans)
+        Patch(_ROBOTSTXT, "Rules._decide",
+              "rule = group.index.deciding_rule(target, limit)", """\
+records = zip(group.records.allows, group.records.paths, strict=True)
+            rules = (
+                rule._replace(number=number)
+                for number, record in enumerate(records)
+                if (rule := RuleIndex.from_records(*zip(record)).deciding_rule(target, limit))
             )
-            rule = next((decision for decision in decisions if decision), None)"""),
+            rule = next(rules, None)"""),
     )),
     Mutant("first-group", "R2", "groups that name us are not merged", (
-        Patch(_ROBOTSTXT, "RobotsTxt.rules_for", "if line.name == name)",
+        Patch(_ROBOTSTXT, "Reading.groups_for", "if line.name == name)",
               "if line.name == name)[:1]"),
     )),
     Mutant("token-case", "R2", "finds its group only in lower case", (

@@ -111,6 +111,16 @@ def test_visit_time_defers_a_host_until_it_opens(simulated):
     assert_polite(first.log + third.log)
 
 
+def test_a_rule_counts_in_spite_of_its_hard_space(simulated):
+    (result,) = simulated(
+        site("a.example", "User-agent: *\nDisallow: /feed\u00a0\n"),
+        site("b.example", "User-agent: *\nDisallow: /\nAllow: /feed\u2003\n"),
+        sources=feeds("a", "b"),
+    )
+    assert {hit.path for hit in result.log} == {"/robots.txt"}
+    assert log_lines(result, "http://a.example:80/robots.txt line 2", "white space")
+
+
 def test_the_comments_of_a_robots_txt_are_logged(simulated):
     (result,) = simulated(
         site("a.example", "User-agent: *\nComment: we sleep at times\n"),

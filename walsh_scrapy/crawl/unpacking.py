@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,8 @@ from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.wire.codings import CODING_ERRORS, GZIP, KNOWN, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request
     from scrapy.http import Headers, Response
     from scrapy.statscollectors import StatsCollector
@@ -34,7 +37,14 @@ ACCEPTED: Final = b"gzip, deflate"
 #: Codings that some servers use although they were not requested. They are refused, so that a
 #: robots.txt in one of them does not count as a file without rules.
 UNREQUESTED: Final = frozenset({b"br", b"zstd"})
-_ONE_GZIP: Final = (b"", b"gzip", b"x-gzip")
+#: What servers write although it is no coding: RFC 9110 8.4.1 reserves `identity` for requests, the
+#: others belong to other fields.
+_NO_CODING: Final = re.compile(
+    rb"identity|none|binary|[78]bit|"
+    rb"(?:x-)?(?:utf|iso|ucs|windows|win|cp|us-ascii|ascii|ansi|latin|koi|gb|big5|s(?:hift)?[_-]?jis|"
+    rb"euc|tis|mac|ks_?c|unicode)[\w.:-]*+"
+)
+_ONE_GZIP: Final[tuple[list[bytes], ...]] = ([], [b"gzip"], [b"x-gzip"])
 #: The maximum number of characters of a Content-Encoding in a message.
 MAX_CODINGS_CHARACTERS: Final = 60
 
@@ -59,7 +69,7 @@ def unpack_response(
         if isinstance(error, BadAnswer):
             raise
         problem = str(error).rpartition(": ")[2]  # zlib puts its number first
-        announced = codings_text(codings)
+        announced = codings_text(b",".join(codings))
         reason = f"the body of {response.url} is not {announced} as announced: {problem}"
         raise BadAnswer(response, reason) from error
 
@@ -70,7 +80,7 @@ def may_be_complete(request: Request, headers: Headers, body: bytes, max_bytes: 
     ``body`` is the part that came. Compressed data must be complete, because its checksum is at its
     end.
     """
-    names = _split_codings(_find_codings(request, headers, body))
+    names = _find_codings(request, headers, body)
     if not _is_feed(request) or len(names) > MAX_CODINGS:
         return False
     try:
@@ -85,27 +95,34 @@ def _is_feed(request: Request) -> bool:
     return source is not None and source.kind == "feed"
 
 
-def _find_codings(request: Request, headers: Headers, body: bytes) -> bytes:
+def codings_of(fields: Iterable[bytes]) -> list[bytes]:
+    """Return the codings that Content-Encoding fields name, the one that was applied first first.
+
+    Names are in lower case. Empty members, `identity` and names of charsets are left out.
+
+    >>> codings_of([b"GZIP, identity", b"utf-8"])
+    [b'gzip']
+    """
+    names = [name.strip().lower() for name in b",".join(fields).split(b",")]
+    return [name for name in names if name and not _NO_CODING.fullmatch(name)]
+
+
+def _find_codings(request: Request, headers: Headers, body: bytes) -> list[bytes]:
     """Return the codings of a body; for sources and documents its first bytes decide about gzip."""
-    codings = b",".join(headers.getlist("Content-Encoding")).strip().lower()
+    codings = codings_of(headers.getlist("Content-Encoding"))
     if (source_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
         # Some servers announce gzip and send a plain body, or the other way round.
-        return b"gzip" if body.startswith(GZIP) else b""
+        return [b"gzip"] if body.startswith(GZIP) else []
     return codings
 
 
-def _split_codings(codings: bytes) -> list[bytes]:
-    return [name.strip() for name in codings.split(b",")]
-
-
 def _unpack_body(
-    request: Request, response: Response, codings: bytes, max_bytes: int, stats: StatsCollector
+    request: Request, response: Response, names: list[bytes], max_bytes: int, stats: StatsCollector
 ) -> Response:
-    names = _split_codings(codings)
     if len(names) > MAX_CODINGS:
         raise EOFError(f"at most {MAX_CODINGS} are undone")
     if response.body and UNREQUESTED.intersection(names):
-        coding = f"{codings_text(codings)}, which was not requested"
+        coding = f"{codings_text(b','.join(names))}, which was not requested"
         raise BadAnswer(response, f"the body of {response.url} is {coding}")
     undone = list(takewhile(lambda name: name in KNOWN, reversed(names)))
     remaining = names[: len(names) - len(undone)]

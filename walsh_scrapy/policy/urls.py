@@ -197,8 +197,9 @@ def registrable_domain(host: str) -> str:
     """Return the domain under which a host is registered, for `WALSH_PACE_BY = "domain"`.
 
     It is found in the copy of the public suffix list that publicsuffixlist contains, without its
-    private part: all of github.io is one domain, which is the slower choice. IP addresses, public
-    suffixes and unknown names are returned unchanged.
+    private part: all of github.io is one domain, which is the slower choice. Under a top-level
+    domain that is not listed, such as `internal`, names have two labels (the list's rule "*"). IP
+    addresses and public suffixes are returned unchanged.
 
     >>> registrable_domain("blog.example.co.uk")
     'example.co.uk'
@@ -213,7 +214,7 @@ def _suffixes() -> PublicSuffixList:
     # Imported here: it reads 10,000 rules, which only WALSH_PACE_BY = "domain" needs.
     from publicsuffixlist import PublicSuffixList  # noqa: PLC0415
 
-    return PublicSuffixList(accept_unknown=False, only_icann=True)
+    return PublicSuffixList(only_icann=True)
 
 
 def _parse(url: str) -> _Url | None:

@@ -30,6 +30,8 @@ from walsh_scrapy.policy.robots.matching import (
 )
 
 _DAY: Final = 24 * 60
+#: All minutes of a day, as bits.
+ALL_DAY: Final = (1 << _DAY) - 1
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 # Choice: ".5" and "5." are decimals too, because they can only mean a number of seconds.
@@ -118,47 +120,54 @@ def is_malformed(key: str, value: str) -> bool:
     return parse is not None and parse(value) is None
 
 
-def slowest(rates: Sequence[RequestRate], at: datetime) -> float | None:
-    """Return the seconds per document of the slowest rate that applies at the aware time `at`.
+def minute_of(at: datetime) -> int:
+    """Return the minute of the day in UTC, from 0, of an aware time."""
+    utc = at.astimezone(UTC)
+    return utc.hour * 60 + utc.minute
+
+
+def slowest(rates: Sequence[RequestRate], minute: int) -> float | None:
+    """Return the seconds per document of the slowest rate that applies in a minute of the day.
 
     None if no rate applies. Choice: a rate without a window applies all day, even if another rate
     has a window.
     """
-    if not rates:
-        return None
-    minute = _minute(at)
     return max(
         (rate.seconds for rate in rates if not rate.window or rate.window.includes(minute)),
         default=None,
     )
 
 
-def next_opening(windows: Sequence[Window], at: datetime) -> datetime:
-    """Return the first moment from the aware time `at` on that is in any window.
+def open_minutes(windows: Iterable[Window]) -> int:
+    """Return the minutes of the day that are in a window, as bits.
 
-    Without windows that is `at` itself. Choice: several windows are alternatives. A window whose
-    two times are the same is one minute long.
+    Choice: several windows are alternatives. A window whose two times are the same is one minute
+    long.
     """
-    if not windows:
+    minutes = 0
+    for first, last in windows:
+        upto = (2 << last) - 1
+        before = (1 << first) - 1
+        minutes |= upto & ~before if first <= last else upto | (ALL_DAY & ~before)
+    return minutes
+
+
+def minutes_closed(minutes: int, minute: int) -> int:
+    """Return how many minutes after a minute of the day the next one of `open_minutes` is."""
+    later = (minutes >> minute) | (minutes << (_DAY - minute))
+    return (later & -later).bit_length() - 1
+
+
+def opening_after(at: datetime, minutes: int) -> datetime:
+    """Return the aware time `at`, or the beginning of a later minute."""
+    if not minutes:
         return at
-    minute = _minute(at)
-    starts = set()
-    for window in windows:
-        if window.includes(minute):
-            return at
-        starts.add(window.first)
-    wait = min((start - minute) % _DAY for start in starts)
-    opening = at.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=wait)
+    opening = at.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=minutes)
     return opening.astimezone(at.tzinfo)
 
 
-def _minute(at: datetime) -> int:
-    utc = at.astimezone(UTC)
-    return utc.hour * 60 + utc.minute
-
-
-# The maximum number of characters that one verdict compares, which takes about 2 ms.
-_MAX_WORK: Final = 12_000
+#: The maximum number of characters that one verdict compares, which takes about 2 ms.
+MAX_WORK: Final = 12_000
 # A group with more rules is not read in order, but denies every URL.
 _MAX_RULES: Final = 2_000
 _VERSION_2: Final = re.compile(r"2(?![0-9])")
@@ -225,18 +234,19 @@ class OrderedRules:
     too_many: bool = False  #: there are more than `_MAX_RULES`, which were not read
 
     @classmethod
-    def from_records(cls, rules: Sequence[tuple[bool, str]]) -> "OrderedRules":
-        """Read (allow, path) records; an empty path matches nothing."""
-        if len(rules) > _MAX_RULES:
+    def from_records(cls, allows: Sequence[bool], paths: Sequence[str]) -> "OrderedRules":
+        """Read the Allow and Disallow records of a group; an empty path matches nothing."""
+        if len(paths) > _MAX_RULES:
             return cls(too_many=True)
+        stripped = [path.rstrip(" \t\v\f") for path in paths]
         # Another "$" than the one at the end is an ordinary character.
-        paths = [path.rstrip(" \t\v\f").replace("$", "%24") + "$" for _, path in rules]
-        allows = patterns_of(paths, allow=True)
-        disallows = patterns_of(paths, allow=False)
+        anchored = [path.replace("$", "%24") + "$" for path in stripped]
+        if_allow, _ = patterns_of(anchored, allow=True)
+        if_disallow, _ = patterns_of(anchored, allow=False)
         globs = [
-            GlobRule(index, allow, stripped, (allows if allow else disallows)[index][0])
-            for index, (allow, path) in enumerate(rules)
-            if (stripped := path.rstrip(" \t\v\f"))
+            GlobRule(index, allow, path, (if_allow if allow else if_disallow)[index])
+            for index, (allow, path) in enumerate(zip(allows, stripped, strict=True))
+            if path
         ]
         lengths = (length for length, glob in enumerate(globs, 1) if glob.denies_all)
         split = next(lengths, len(globs))
@@ -248,7 +258,7 @@ class OrderedRules:
             rest = (*(glob for glob in first if glob.allow and glob.is_explicit), *rest)
         return cls(first, rest)
 
-    def denying_rule(self, target: Target) -> int | None:
+    def denying_rule(self, target: Target, limit: WorkLimit) -> int | None:
         """Return the index of the rule that denies a URL, or None if the URL is allowed.
 
         Raises TooCostlyError, also if there are too many rules.
@@ -259,8 +269,7 @@ class OrderedRules:
         """
         if self.too_many:
             raise TooCostlyError
-        work = WorkLimit(_MAX_WORK)
-        globs = (_first_match(rules, target, work) for rules in (self.first, self.rest))
+        globs = (_first_match(rules, target, limit) for rules in (self.first, self.rest))
         return next((glob.index for glob in globs if glob and not glob.allow), None)
 
 

@@ -16,6 +16,7 @@ from walsh_scrapy.policy.robots.extended import is_malformed
 from walsh_scrapy.policy.robots.robotstxt import (
     BLANKS,
     MAX_OCTETS,
+    ODD_EDGES,
     OTHER,
     RULE,
     SITEMAP,
@@ -24,6 +25,7 @@ from walsh_scrapy.policy.robots.robotstxt import (
     line_numbers,
     user_agent_lines,
 )
+from walsh_scrapy.policy.robots.whitespace import MAX_LINES, has_odd_edges, strip
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut
 
@@ -106,6 +108,13 @@ def _check_file(body: bytes, text: str) -> Iterator[Finding]:
     except UnicodeDecodeError as error:
         line = next(line_numbers(text, [error.start]))
         yield Finding(line, "error", "this is not UTF-8, so a path with it matches other URLs")
+    if not strip(text).is_complete:
+        yield Finding(
+            None,
+            "error",
+            f"more than {MAX_LINES:,} lines have white space other than spaces and tabs, so this "
+            "tool denies every URL; write spaces",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,8 @@ def _check_rule(line: _Line, path: str, start: int) -> Iterator[Finding]:
         yield line.error(f"{_quote(path)} is a URL; a rule takes a path, which begins with '/'")
     elif path and path[0] not in "/*":
         yield line.error(f"{_quote(path)} does not begin with '/' or '*', so it matches nothing")
+    elif has_odd_edges(path):
+        yield line.error(f"{_quote(path)} {ODD_EDGES}")
 
 
 def _check_other(line: _Line, value: str, start: int) -> Iterator[Finding]:

@@ -98,7 +98,7 @@ def _plain_delimiters(query: str) -> str:
     return query.replace("%2F", "/").replace("%3F", "?")
 
 
-def patterns_of(paths: Sequence[str], *, allow: bool) -> list[tuple[str, int]]:
+def patterns_of(paths: Sequence[str], *, allow: bool) -> tuple[list[str], list[int]]:
     """Return the normalized form of each path of Allow or Disallow rules, and its octets.
 
     Octets are counted after octets beyond ASCII are encoded and escapes of unreserved characters
@@ -106,7 +106,7 @@ def patterns_of(paths: Sequence[str], *, allow: bool) -> list[tuple[str, int]]:
     long.
     """
     if not paths:
-        return []
+        return [], []
     joined = unescape("\n".join([path.rstrip(" \t\v\f") for path in paths]))
     if not joined.isascii():
         joined = percent_encode(joined, _ASCII)
@@ -116,7 +116,7 @@ def patterns_of(paths: Sequence[str], *, allow: bool) -> list[tuple[str, int]]:
     texts = normalized.split("\n")
     if "?" in joined and ("%2F" in joined or "%3F" in joined):
         texts = [_plain_rule_query(text) for text in texts]
-    return list(zip(texts, map(len, joined.split("\n")), strict=True))
+    return texts, list(map(len, joined.split("\n")))
 
 
 def _normalize(paths: str) -> str:
@@ -177,6 +177,11 @@ class WorkLimit:
     def __init__(self, limit: int) -> None:
         self._remaining = limit
 
+    @classmethod
+    def for_target(cls, target: Target) -> "WorkLimit":
+        """Return the limit for the most specific rule; each form of a URL is searched."""
+        return cls(_MAX_WORK // len(set(target)))
+
     def spend(self, cost: int) -> None:
         """Raise TooCostlyError if more was spent than the limit."""
         self._remaining -= cost
@@ -184,103 +189,106 @@ class WorkLimit:
             raise TooCostlyError
 
 
+class Rule(NamedTuple):
+    """The rule that decides about a URL: the longest one, of equal ones the Allow."""
+
+    octets: int
+    allow: bool
+    number: int  #: of its record in the group, from 0
+
+
 class Tail(NamedTuple):
     """The part of a pattern after its first "*"."""
 
-    octets: int  #: of the whole rule
+    rank: int  #: of the whole rule
     text: str
     part: str  #: the text up to the next "*", which every matching URL contains
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleIndex:
-    """The Allow rules, or the Disallow rules, of one group, indexed by their beginnings.
+    """The rules of one group, indexed by their beginnings.
 
-    The values of the dictionaries are the numbers of octets of the rules.
+    Each rule has a rank, from 0: the longest rule first, of equally long ones the Allows first, and
+    then as in the file. Of all rules that match a URL, the one with the lowest rank decides.
     """
 
-    allow: bool
-    prefixes: dict[str, int]  #: rules without "*" and "$", by path
-    exact: dict[str, int]  #: rules that end in "$" and have no "*", by path without "$"
-    wildcards: dict[str, list[Tail]]  #: by the text before the first "*", the longest rule first
+    prefixes: dict[str, int]  #: the ranks of rules without "*" and "$", by path
+    exact: dict[str, int]  #: of rules that end in "$" and have no "*", by path without "$"
+    wildcards: dict[str, list[Tail]]  #: by the text before the first "*", the lowest rank first
     prefix_lengths: list[int]
     head_lengths: list[int]  #: the lengths of the keys of `wildcards`
+    numbers: list[int]  #: of the records in the group, by rank
+    octets: list[int]  #: by rank
+    allows: Sequence[bool]  #: by number
 
     @classmethod
-    def from_paths(cls, paths: Sequence[str], *, allow: bool) -> "RuleIndex":
-        """Index the paths of rules. An empty path matches nothing."""
-        prefixes: dict[str, int] = {}
-        for text, octets in patterns_of(paths, allow=allow):
-            if octets > prefixes.get(text, 0):
-                prefixes[text] = octets
+    def from_records(cls, allows: Sequence[bool], paths: Sequence[str]) -> "RuleIndex":
+        """Index the Allow and Disallow records of a group. An empty path matches nothing."""
+        numbers: list[int] = []
+        texts: list[str] = []
+        octets: list[int] = []
+        for allow in (True, False):
+            chosen = [n for n, path in enumerate(paths) if path and allows[n] is allow]
+            patterns, lengths = patterns_of([paths[n] for n in chosen], allow=allow)
+            numbers += chosen
+            texts += patterns
+            octets += lengths
+        # Sorting keeps the order of equally long rules.
+        order = sorted(range(len(numbers)), key=octets.__getitem__, reverse=True)
+        texts = [texts[place] for place in order]
+        prefixes = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
         wildcards: dict[str, list[Tail]] = defaultdict(list)
-        for text in [path for path in prefixes if "*" in path]:
-            head, _, tail = text.partition("*")
-            part = tail.partition("*")[0].rstrip("$")
-            wildcards[head].append(Tail(prefixes.pop(text), tail, part))
-        for tails in wildcards.values():
-            tails.sort(reverse=True)
+        for text in [text for text in texts if "*" in text]:
+            rank = prefixes.pop(text, None)
+            if rank is not None:
+                head, _, tail = text.partition("*")
+                part = tail.partition("*")[0].rstrip("$")
+                wildcards[head].append(Tail(rank, tail, part))
         exact = {text[:-1]: prefixes.pop(text) for text in list(prefixes) if text[-1:] == "$"}
-        prefix_lengths = sorted(set(map(len, prefixes)))
-        head_lengths = sorted(set(map(len, wildcards)))
-        return cls(allow, prefixes, exact, wildcards, prefix_lengths, head_lengths)
+        return cls(
+            prefixes,
+            exact,
+            wildcards,
+            prefix_lengths=sorted(set(map(len, prefixes))),
+            head_lengths=sorted(set(map(len, wildcards))),
+            numbers=[numbers[place] for place in order],
+            octets=[octets[place] for place in order],
+            allows=allows,
+        )
 
-    def longest(self, target: Target, limit: WorkLimit) -> int:
-        """Return the octets of the longest rule that matches a URL; 0 if no rule matches.
+    def deciding_rule(self, target: Target, limit: WorkLimit) -> Rule | None:
+        """Return the rule that decides about a URL; None if no rule matches.
 
         Raises TooCostlyError.
         """
         path = target.path
         size = len(path)
-        best = self.exact.get(path, 0)
+        none = len(self.numbers)
+        lowest = self.exact.get(path, none)
         for length in self.prefix_lengths:
             if length > size:
                 break
-            octets = self.prefixes.get(path[:length], 0)
-            if octets > best:
-                best = octets
-        return self._longest_wildcard(target, limit, best) if self.wildcards else best
+            lowest = min(lowest, self.prefixes.get(path[:length], none))
+        if self.wildcards:
+            lowest = self._lowest_wildcard(target, limit, lowest)
+        if lowest == none:
+            return None
+        number = self.numbers[lowest]
+        return Rule(self.octets[lowest], self.allows[number], number)
 
-    def _longest_wildcard(self, target: Target, limit: WorkLimit, best: int) -> int:
+    def _lowest_wildcard(self, target: Target, limit: WorkLimit, lowest: int) -> int:
         size = len(target.escaped)
         forms = "\n".join(set(target))
         for start in self.head_lengths:
-            for octets, tail, part in self.wildcards.get(target.path[:start], ()):
-                if octets <= best:
+            for rank, tail, part in self.wildcards.get(target.path[:start], ()):
+                if rank >= lowest:
                     break
                 limit.spend(1 + size // 128)
                 if part in forms and len(tail) <= 2 * size + 2:
                     limit.spend(tail.count("*"))
-                    if _tail_matches(tail, target, start, allow=self.allow):
-                        best = octets
-        return best
-
-
-class Rule(NamedTuple):
-    """The rule that decides about a URL: the longest one, and of equal ones the Allow."""
-
-    octets: int
-    allow: bool
-
-
-def deciding_rule(allows: RuleIndex, disallows: RuleIndex, target: Target) -> Rule | None:
-    """Return the rule that decides about a URL; None if no rule matches.
-
-    Raises TooCostlyError.
-    """
-    forms = 1 if target.path == target.escaped else len(target)
-    limit = WorkLimit(_MAX_WORK // forms)
-    allowed = allows.longest(target, limit)
-    disallowed = disallows.longest(target, limit)
-    octets = max(allowed, disallowed)
-    return Rule(octets, allowed >= disallowed) if octets else None
-
-
-def index_of(rule: Rule, target: Target, rules: Sequence[tuple[bool, str]]) -> int:
-    """Return the index of the deciding rule among all (allow, path) records of the group."""
-    patterns = patterns_of([path for _, path in rules], allow=rule.allow)
-    return next(
-        index
-        for index, ((allow, _), (text, octets)) in enumerate(zip(rules, patterns, strict=True))
-        if (octets, allow) == rule and matches(text, target, allow=allow)
-    )
+                    allow = self.allows[self.numbers[rank]]
+                    if _tail_matches(tail, target, start, allow=allow):
+                        lowest = rank
+                        break
+        return lowest

@@ -18,20 +18,24 @@ because most verdicts need none.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache, partial
-from itertools import islice
+from functools import cached_property, lru_cache, partial
+from itertools import accumulate, chain, repeat
 from typing import Final, NamedTuple, TypeVar
 
 from walsh_scrapy.policy.robots.extended import (
+    ALL_DAY,
+    MAX_WORK,
     OrderedRules,
-    RequestRate,
-    Window,
     is_malformed,
     is_version_2,
-    next_opening,
+    minute_of,
+    minutes_closed,
+    open_minutes,
+    opening_after,
     parse_crawl_delay,
     parse_request_rate,
     parse_visit_time,
@@ -42,10 +46,10 @@ from walsh_scrapy.policy.robots.matching import (
     RuleIndex,
     Target,
     TooCostlyError,
-    deciding_rule,
-    index_of,
+    WorkLimit,
     target_of,
 )
+from walsh_scrapy.policy.robots.whitespace import MAX_LINES, SPACES_IN_ASCII, Span, strip
 from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
 
 #: The maximum number of octets that are read (RFC 9309 2.5).
@@ -53,8 +57,6 @@ MAX_OCTETS: Final = 500 * 1024
 
 #: The maximum length of a record in a reason or a warning.
 _MAX_RECORD_CHARACTERS: Final = 200
-#: A part of the text: the offsets of its start and of its end.
-Span = tuple[int, int]
 #: The maximum number of Comment lines that are shown to the operator; the rest is counted.
 _MAX_COMMENTS: Final = 5
 _MAX_COMMENT_CHARACTERS: Final = 200
@@ -94,6 +96,11 @@ RULE: Final = _record_pattern(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE
 OTHER: Final = _record_pattern(_OTHER_KEYS, _VALUE)
 #: A Sitemap record, which belongs to no group: its value.
 SITEMAP: Final = _record_pattern("(?:sitemaps?|site-map)", _VALUE)
+#: What is said of a line with white space that some readers strip.
+ODD_EDGES: Final = (
+    "has white space other than spaces and tabs at an end; some readers strip it and others do "
+    "not, so all readings are obeyed"
+)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -116,19 +123,62 @@ def decode(body: bytes) -> str:
     return "\n" + content.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _records_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
-    """Return the key and path of each Allow or Disallow record; the key of a Disallow is ""."""
-    return RULE.findall("".join([text[start:end] for start, end in spans]))
+class Record(NamedTuple):
+    """A record as the site wrote it, cut if it is long, and its line number, from 1."""
+
+    text: str
+    line: int
 
 
-def _rules_in(text: str, spans: Iterable[Span]) -> list[tuple[bool, str]]:
-    """Return the Allow and Disallow records in order, as (allow, path)."""
-    return [(key != "", path) for key, path in _records_in(text, spans)]
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleRecords:
+    """The Allow and Disallow records in parts of a text, in order."""
+
+    allows: list[bool]
+    paths: list[str]
+    _text: str
+    _spans: tuple[Span, ...]
+    _part: str  #: the spans, joined
+    _ends: list[int]  #: of the spans in `_part`
+    _lines: list[int]  #: for each record, how many line feeds before it begin no record
+
+    @classmethod
+    def read(cls, text: str, spans: tuple[Span, ...]) -> "RuleRecords":
+        """Read the records in the spans."""
+        parts = [text[start:end] for start, end in spans]
+        part = "".join(parts)
+        pieces = RULE.split(part)  # the text between two records, the key, and the path, in turn
+        return cls(
+            allows=[key is not None for key in pieces[1::3]],
+            paths=pieces[2::3],
+            _text=text,
+            _spans=spans,
+            _part=part,
+            _ends=list(accumulate(map(len, parts))),
+            _lines=list(accumulate(map(str.count, pieces[:-1:3], repeat("\n")))),
+        )
+
+    def find(self, number: int) -> Record:
+        """Return a record by its number, from 0, without a look at the other records."""
+        offset = _nth_line(self._part, self._lines[number] + number)
+        span = bisect_right(self._ends, offset)
+        offset += self._spans[span][1] - self._ends[span]
+        return Record(_record_at(self._text, offset), self._text.count("\n", 0, offset + 1))
 
 
-def _rule_offsets(text: str, spans: Iterable[Span]) -> Iterator[int]:
-    """Yield the offset of each record that `_rules_in` returns."""
-    return (rule.start() for span in spans for rule in RULE.finditer(text, *span))
+def _nth_line(text: str, number: int) -> int:
+    """Return the offset of the line feed with which a line begins, by halving the text."""
+    start = 0
+    end = len(text)
+    while end - start > 1:
+        middle = (start + end) // 2
+        lines = text.count("\n", start, middle)
+        if number < lines:
+            end = middle
+        else:
+            number -= lines
+            start = middle
+    return start
 
 
 def _others_in(text: str, spans: Iterable[Span]) -> dict[str, list[str]]:
@@ -264,44 +314,147 @@ def _distinct(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple([span for span in dict.fromkeys(spans) if span[1]])
 
 
+class Reading(NamedTuple):
+    """One way to read a file: its text, and the User-agent lines in it."""
+
+    text: str
+    user_agents: tuple[UserAgentLine, ...]
+
+    def groups_for(self, token: str) -> "Reading":
+        """Return the reading with the User-agent lines for a bot only (R2, RFC 9309 2.2.1)."""
+        names = {line.name for line in self.user_agents}
+        name = most_specific_name(names, product_token(token)) or "*"
+        return Reading(self.text, tuple(line for line in self.user_agents if line.name == name))
+
+    @property
+    def rules(self) -> tuple[Span, ...]:
+        """The spans of the Allow and Disallow records of the groups."""
+        return _distinct([line.rules for line in self.user_agents])
+
+    @property
+    def others(self) -> tuple[Span, ...]:
+        """The spans of the other records of the groups."""
+        return _distinct([line.others for line in self.user_agents])
+
+
+class Part(NamedTuple):
+    """Some spans of a text."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+def _parts(
+    texts: Sequence[str], spans: Sequence[tuple[Span, ...]], odd: Sequence[Span]
+) -> tuple[Part, list[Part]]:
+    """Return the part that all readings have in common, and the other part of each of them.
+
+    A part with the same spans in both readings is read once, but for its ``odd`` lines.
+    """
+    if len(set(spans)) > 1 or len(texts) == 1:
+        return Part("", ()), [Part(*own) for own in zip(texts, spans, strict=True)]
+    starts = [start for start, _ in spans[0]]
+    inside = tuple(
+        [
+            line
+            for line in odd
+            if (at := bisect_right(starts, line[0])) and line[0] < spans[0][at - 1][1]
+        ]
+    )
+    return Part(_without(texts[0], inside), spans[0]), [Part(text, inside) for text in texts]
+
+
+def _differing_octets(readings: Sequence[Reading]) -> int:
+    """Return the octets of the groups of all readings; 0 if these have the same spans."""
+    rules = [reading.rules for reading in readings]
+    others = [reading.others for reading in readings]
+    if len(set(rules)) == len(set(others)) == 1:
+        return 0
+    return max(_octets_in(chain.from_iterable(rules)), _octets_in(chain.from_iterable(others)))
+
+
+def _octets_in(spans: Iterable[Span]) -> int:
+    return sum(end - start for start, end in spans)
+
+
+def _without(text: str, lines: Sequence[Span]) -> str:
+    """Return the text with empty lines, as long as before, in the place of some lines."""
+    pieces: list[str] = []
+    position = 0
+    for start, end in lines:
+        pieces += text[position:start], "\n".ljust(end - start)
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
 _Value = TypeVar("_Value")
 
 
-class DecidingRecord(NamedTuple):
-    """A record as the site wrote it, cut if it is long, and its line number, from 1."""
-
-    text: str | None
-    line: int | None
-
-
-_NO_RECORD: Final = DecidingRecord(None, None)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
-    """The decision about a URL. The rule is looked up only when ``rule`` or ``line`` is read."""
+    """The decision about a URL. Its record is looked up when it is first read."""
 
     allowed: bool
     #: True if the URL is denied because its verdict would take too much time.
     undecided: bool = False
-    _find_record: Callable[[], DecidingRecord] = field(
-        default=lambda: _NO_RECORD, repr=False, compare=False
-    )
+    _find_record: Callable[[], Record] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def _record(self) -> Record | None:
+        return self._find_record() if self._find_record else None
 
     @property
     def rule(self) -> str | None:
         """The deciding record as the site wrote it, without its comment; None if there is none."""
-        return self._find_record().text
+        return self._record.text if self._record else None
 
     @property
     def line(self) -> int | None:
         """The line number of the deciding record, from 1; None if there is none."""
-        return self._find_record().line
+        return self._record.line if self._record else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Some Allow and Disallow records of one reading, as RFC 9309 reads them."""
+
+    records: RuleRecords
+    index: RuleIndex
+
+    @classmethod
+    def read(cls, part: Part) -> "_Group":
+        """Read and index the records in a part of a text."""
+        records = RuleRecords.read(*part)
+        return cls(records, RuleIndex.from_records(records.allows, records.paths))
+
+    def verdict(self, rule: Rule | None) -> Verdict:
+        """Return the verdict of one of the rules; without a rule everything is allowed."""
+        if rule is None:
+            return Verdict(allowed=True)
+        return Verdict(rule.allow, _find_record=partial(self.records.find, rule.number))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OrderedGroup:
+    """The records of one reading that Robot-version 2.x reads in order."""
+
+    records: RuleRecords
+    rules: OrderedRules
+
+    @classmethod
+    def read(cls, reading: Reading) -> "_OrderedGroup":
+        """Read the records of the groups that declare Robot-version 2.x."""
+        records = RuleRecords.read(reading.text, _version_2_spans(*reading))
+        return cls(records, OrderedRules.from_records(records.allows, records.paths))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """The rules of a robots.txt for one bot: the records of all groups that match its token."""
+    """The rules of a robots.txt for one bot: the records of all groups that match its token.
+
+    A file that can be read in several ways has the rules of all readings. A URL is allowed only if
+    all of them allow it, and the longest delay counts (decision 11).
+    """
 
     #: The name of the groups, in lower case, or "*"; None if no group is for this bot.
     group: str | None
@@ -309,41 +462,65 @@ class Rules:
     crawl_delay: float | None
     #: The Comment values for the operator of the crawler (extended standard 2.0).
     comments: tuple[str, ...]
-    _rates: tuple[RequestRate, ...] = field(repr=False)
-    _visit_times: tuple[Window, ...] = field(repr=False)
-    _allows: RuleIndex = field(repr=False)
-    _disallows: RuleIndex = field(repr=False)
-    _ordered: OrderedRules | None = field(repr=False)
-    _ordered_spans: tuple[Span, ...] = field(repr=False)
-    _user_agents: tuple[UserAgentLine, ...] = field(repr=False)
-    _text: str = field(repr=False)
+    #: By minute of the day. A file may have thousands of rates, and each request asks.
+    _slowest: Callable[[int], float | None] = field(repr=False)
+    _open_minutes: int = field(repr=False)  #: 0 if the readings have no minute in common
+    _common: _Group = field(repr=False)  #: the records that are the same in all readings
+    _own: tuple[_Group, ...] = field(repr=False)  #: the other records of each reading
+    _ordered: tuple[_OrderedGroup, ...] = field(repr=False)
+    _is_ambiguous: bool = field(repr=False)  #: it can be read in too many ways, and denies all
+    _reading: Reading = field(repr=False)
+    _odd_lines: tuple[Span, ...] = field(repr=False)
 
     @classmethod
-    def merge(cls, text: str, user_agents: tuple[UserAgentLine, ...]) -> "Rules":
-        """Merge the groups of these User-agent lines (RFC 9309 2.2.1)."""
-        values = _others_in(text, _distinct([line.others for line in user_agents]))
-        spans = _distinct([line.rules for line in user_agents])
-        version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
-        ordered = OrderedRules.from_records(_rules_in(text, version_2)) if version_2 else None
-        if ordered and ordered.too_many:  # it denies everything, so no rule need be indexed
-            spans = ()
-        records = _records_in(text, spans)
+    def merge(
+        cls,
+        readings: Sequence[Reading],
+        odd: Sequence[Span] = (),
+        *,
+        is_ambiguous: bool = False,
+    ) -> "Rules":
+        """Merge the groups of these User-agent lines (RFC 9309 2.2.1), in one or more readings.
+
+        ``odd`` are the lines in which the readings differ.
+        """
+        texts = [reading.text for reading in readings]
+        common, own = _parts(texts, [reading.others for reading in readings], odd)
+        shared = _others_in(*common)
+        others = [_others_in(*part) for part in own]
+        windows = open_minutes(_parsed(parse_visit_time, "visittime", shared))
+        minutes = ALL_DAY
+        for values in others:
+            own_windows = open_minutes(_parsed(parse_visit_time, "visittime", values))
+            minutes &= (windows | own_windows) or ALL_DAY
+        ordered = tuple(
+            _OrderedGroup.read(reading)
+            for reading, values in zip(readings, others, strict=True)
+            if "robotversion" in values or "robotversion" in shared
+        )
+        rule_spans = [reading.rules for reading in readings]
+        if any(group.rules.too_many for group in ordered):  # no rule need be indexed
+            rule_spans = [()] * len(readings)
+        common, own = _parts(texts, rule_spans, odd)
+        first = readings[0]
         return cls(
-            group=user_agents[0].name if user_agents else None,
+            group=first.user_agents[0].name if first.user_agents else None,
             crawl_delay=max(
-                _parse_all(parse_crawl_delay, values.get("crawldelay", ())), default=None
+                _parsed(parse_crawl_delay, "crawldelay", shared, *others), default=None
             ),
-            comments=_printable_comments(values.get("comment", ())),
-            _rates=_parse_all(parse_request_rate, values.get("requestrate", ())),
-            _visit_times=_parse_all(parse_visit_time, values.get("visittime", ())),
-            _allows=RuleIndex.from_paths([path for key, path in records if key], allow=True),
-            _disallows=RuleIndex.from_paths(
-                [path for key, path in records if not key], allow=False
+            comments=_printable_comments(
+                [*shared.get("comment", ()), *others[0].get("comment", ())]
             ),
+            _slowest=lru_cache(maxsize=1)(
+                partial(slowest, _parsed(parse_request_rate, "requestrate", shared, *others))
+            ),
+            _open_minutes=minutes,
+            _common=_Group.read(common),
+            _own=tuple([_Group.read(part) for part in own]),
             _ordered=ordered,
-            _ordered_spans=version_2,
-            _user_agents=user_agents,
-            _text=text,
+            _is_ambiguous=is_ambiguous,
+            _reading=first,
+            _odd_lines=tuple(odd),
         )
 
     def verdict(self, url: str) -> Verdict:
@@ -354,17 +531,33 @@ class Rules:
         target = target_of(url)
         if target.path == "/robots.txt":
             return Verdict(allowed=True)
-        index = None
+        if self._is_ambiguous or not self._open_minutes:
+            return Verdict(allowed=False, undecided=True)
         try:
-            rule = deciding_rule(self._allows, self._disallows, target)
-            is_allowed = rule is None or rule.allow
-            if is_allowed and self._ordered:
-                index = self._ordered.denying_rule(target)
+            return self._decide(target)
         except TooCostlyError:
             return Verdict(allowed=False, undecided=True)
-        allowed = is_allowed and index is None
-        find_record = partial(self._deciding_record, target, rule, index)
-        return Verdict(allowed, _find_record=find_record)
+
+    def _decide(self, target: Target) -> Verdict:
+        """Return the verdict of the first reading that denies, or else of the first one."""
+        limit = WorkLimit.for_target(target)
+        common = self._common.index.deciding_rule(target, limit)
+        allowed = None
+        for group in self._own:
+            rule = group.index.deciding_rule(target, limit)
+            if rule is None or (common is not None and common[:2] > rule[:2]):
+                verdict = self._common.verdict(common)
+            else:
+                verdict = group.verdict(rule)
+            if not verdict.allowed:
+                return verdict
+            allowed = allowed or verdict
+        limit = WorkLimit(MAX_WORK)
+        for ordered in self._ordered:
+            denying = ordered.rules.denying_rule(target, limit)
+            if denying is not None:
+                return Verdict(allowed=False, _find_record=partial(ordered.records.find, denying))
+        return allowed or Verdict(allowed=True)
 
     def interval(self, at: datetime) -> float | None:
         """Return the seconds per document of the Request-rate at the aware time `at`.
@@ -372,53 +565,47 @@ class Rules:
         The slowest of several rates is used. Crawl-delay is not included. None if no rate applies
         then.
         """
-        return slowest(self._rates, at)
+        return self._slowest(minute_of(at))
 
     def opens(self, at: datetime) -> datetime:
         """Return the first moment from the aware time `at` on that Visit-time allows.
 
         It is in the time zone of `at`; without a Visit-time it is `at` itself.
         """
-        return next_opening(self._visit_times, at)
+        minutes = self._open_minutes or ALL_DAY  # without a common minute everything is denied
+        return opening_after(at, minutes_closed(minutes, minute_of(at)))
 
     @property
     def lines(self) -> tuple[int, ...]:
         """The numbers of the User-agent lines of these groups, from 1."""
-        return tuple(line_numbers(self._text, (line.offset for line in self._user_agents)))
+        offsets = (line.offset for line in self._reading.user_agents)
+        return tuple(line_numbers(self._reading.text, offsets))
 
     @property
     def warnings(self) -> tuple[tuple[int, str], ...]:
         """Line number and sentence for each record of these groups with a malformed value.
 
-        There are at most `_MAX_WARNINGS`; the last one says how many more there would be.
+        There are at most `_MAX_WARNINGS`; the last one says how many more there would be. One more
+        names the first line of the file that can be read in several ways.
         """
-        records = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
+        text = self._reading.text
+        records = _other_offsets(text, self._reading.others)
         malformed = [offset for key, value, offset in records if is_malformed(key, value)]
         shown = malformed[:_MAX_WARNINGS]
         warnings = [
-            (line, f"{_record_at(self._text, offset)!r} is not understood and ignored")
-            for line, offset in zip(line_numbers(self._text, shown), shown, strict=True)
+            (line, f"{_record_at(text, offset)!r} is not understood and ignored")
+            for line, offset in zip(line_numbers(text, shown), shown, strict=True)
         ]
         if hidden := len(malformed) - len(shown):
             line, sentence = warnings[-1]
             warnings[-1] = line, f"{sentence} {and_more(hidden)}"
+        if self._odd_lines:
+            start, _ = self._odd_lines[0]
+            others = len(self._odd_lines) - 1
+            more = f" {and_more(others)}" if others else ""
+            sentence = f"{_record_at(text, start)!r} {ODD_EDGES}{more}"
+            warnings.append((next(line_numbers(text, [start])), sentence))
         return tuple(warnings)
-
-    def _deciding_record(
-        self, target: Target, rule: Rule | None, index: int | None
-    ) -> DecidingRecord:
-        """Return the record with an index among the ordered rules, or else that of ``rule``."""
-        if index is not None:
-            spans = self._ordered_spans
-        elif rule is not None:
-            spans = _distinct([line.rules for line in self._user_agents])
-            index = index_of(rule, target, _rules_in(self._text, spans))
-        else:
-            return _NO_RECORD
-        offset = next(islice(_rule_offsets(self._text, spans), index, None))
-        return DecidingRecord(
-            _record_at(self._text, offset), next(line_numbers(self._text, [offset]))
-        )
 
 
 def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[Span, ...]:
@@ -431,17 +618,24 @@ def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[S
     return _distinct([line.rules for line in user_agents if line.others in version_2])
 
 
-def _parse_all(parse: Callable[[str], _Value | None], values: Iterable[str]) -> tuple[_Value, ...]:
-    """Return the values that can be parsed."""
-    return tuple([value for value in map(parse, values) if value is not None])
+def _parsed(
+    parse: Callable[[str], _Value | None], key: str, *values: Mapping[str, list[str]]
+) -> list[_Value]:
+    """Return the values of a key that can be parsed, of all parts."""
+    texts = chain.from_iterable([part.get(key, ()) for part in values])
+    return [value for value in map(parse, texts) if value is not None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RobotsTxt:
-    """A robots.txt file, split into groups."""
+    """A robots.txt file, split into groups.
 
-    _text: str = field(repr=False)
-    _user_agents: tuple[UserAgentLine, ...] = field(repr=False)
+    White space other than spaces and tabs is read in all ways, stripped and not (decision 11).
+    """
+
+    _readings: tuple[Reading, ...] = field(repr=False)  #: the last one is not stripped
+    _odd_lines: tuple[Span, ...] = field(default=(), repr=False)  #: the lines that differ
+    _is_ambiguous: bool = field(default=False, repr=False)  #: its readings would cost too much
 
     @classmethod
     def parse(cls, body: bytes) -> "RobotsTxt":
@@ -450,7 +644,29 @@ class RobotsTxt:
         Lines that are not records are skipped. Never raises.
         """
         text = decode(body)
-        return cls(text, user_agent_lines(text))
+        plain = Reading(text, user_agent_lines(text))
+        if text.isascii() and not any(space in text for space in SPACES_IN_ASCII):
+            return cls((plain,))
+        stripped = strip(text)
+        if not stripped.is_complete:
+            return cls((plain,), _is_ambiguous=True)
+        kinds = {
+            line: {_kind_of(version[slice(*line)]) for version in (text, *stripped.texts)}
+            for line in stripped.lines
+        }
+        odd_lines = tuple(
+            [line for line in kinds if len(kinds[line]) > 1 or not kinds[line] <= _WITHOUT_MEANING]
+        )
+        regroups = any(len(kinds[line]) > 1 for line in odd_lines)
+        if not odd_lines:
+            return cls((plain,))
+        if regroups and len(plain.user_agents) > MAX_LINES:
+            return cls((plain,), _is_ambiguous=True)
+        others = [
+            Reading(other, user_agent_lines(other) if regroups else plain.user_agents)
+            for other in stripped.texts
+        ]
+        return cls((*others, plain), odd_lines)
 
     def rules_for(self, token: str) -> Rules:
         """Return the rules for the bot with a product token (R2, RFC 9309 2.2.1).
@@ -459,20 +675,35 @@ class RobotsTxt:
         groups with the longest matching name are merged. If no name matches, all "*" groups are
         merged. Without "*" groups everything is allowed.
         """
-        names = {line.name for line in self._user_agents}
-        name = most_specific_name(names, product_token(token)) or "*"
-        user_agents = tuple(line for line in self._user_agents if line.name == name)
-        return Rules.merge(self._text, user_agents)
+        readings = [reading.groups_for(token) for reading in self._readings]
+        if _differing_octets(readings) > MAX_OCTETS:
+            return Rules.merge(readings[-1:], is_ambiguous=True)
+        return Rules.merge(readings, self._odd_lines, is_ambiguous=self._is_ambiguous)
 
     @property
     def is_unusable(self) -> bool:
         """True if the file has text, but no line of it is a User-agent or Sitemap record."""
-        return not (self._user_agents or self.sitemaps) and bool(self._text.strip())
+        has_group = any(reading.user_agents for reading in self._readings)
+        return not (has_group or self.sitemaps) and bool(self._readings[0].text.strip())
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
         """The Sitemap values of the whole file, in order and unchanged (RFC 9309 2.2.4)."""
-        return _sitemap_values(self._text)
+        return _sitemap_values(self._readings[0].text)
+
+
+def _kind_of(line: str) -> str:
+    """Return the kind of record that a line is, with the name of a User-agent line."""
+    if agent := USER_AGENT.match(line):
+        return f"user-agent {agent[1].lower()}"
+    if RULE.match(line):
+        return "rule"
+    other = OTHER.match(line)
+    return _normalize_key(other[1]) if other else ""
+
+
+#: The kinds of lines whose values mean nothing to a crawl.
+_WITHOUT_MEANING: Final = frozenset({"", "comment"})
 
 
 def _printable_comments(values: Sequence[str]) -> tuple[str, ...]:
