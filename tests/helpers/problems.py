@@ -9,13 +9,14 @@ import resource
 import signal
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, Engine, event, make_url, text
 
 import walsh_scrapy
 from walsh_scrapy.crawl import hosts, isolated, network, robots
@@ -82,6 +83,37 @@ class CountedTransactions(Extension):
             return once(state, work, begin)
 
         Database._run_once = counted
+
+
+class CountedStatements(Extension):
+    """The stats `statements` and `rows` tell what a crawl asked its state before its first request.
+
+    The statement that asks a server for its time follows the clock, so it is not counted.
+    """
+
+    def __init__(self, crawler):
+        super().__init__(crawler)
+        self.counts = Counter()
+        event.listen(Engine, "before_cursor_execute", self.before_cursor_execute)
+        event.listen(Engine, "after_cursor_execute", self.after_cursor_execute)
+
+    def before_cursor_execute(self, connection, cursor, statement, *_):
+        self.counts["statements"] += statement != str(database._CLOCK_SQL)
+        if connection.dialect.name == "sqlite":
+            cursor.row_factory = self.row_read
+
+    def row_read(self, _cursor, row):
+        self.counts["rows"] += 1
+        return row
+
+    def after_cursor_execute(self, connection, cursor, statement, *_):
+        if connection.dialect.name != "sqlite" and statement.startswith(("SELECT", "WITH")):
+            self.counts["rows"] += statement != str(database._CLOCK_SQL) and cursor.rowcount
+
+    def request_reached_downloader(self):
+        for name in ("statements", "rows"):
+            if self.crawler.stats.get_value(name) is None:
+                self.crawler.stats.set_value(name, self.counts[name])
 
 
 class ClockIsSet(Extension):
