@@ -48,9 +48,7 @@ def declared(tmp_path, url):
 
 
 @pytest.mark.parametrize("bot", ["Walsh-Research", "ownbot"])
-def test_a_large_list_reads_no_more_before_the_first_request(
-    direct_web, crawl, declared, url, bot
-):
+def test_a_large_list_reads_no_more_before_the_first_request(direct_web, crawl, declared, url, bot):
     web = direct_web(Site("blog.example", "", {f"/{number}": feed() for number in SOURCES}))
     settings = {"WALSH_STATE_URL": url} | trouble("CountedStatements") | IDENTITIES[bot]
     costs = []
