@@ -152,6 +152,9 @@ class ImpatientConnections(Extension):
         network.CONNECT_SECONDS = 1.0
 
 
+READ_ONLY = "SET default_transaction_read_only = on"
+
+
 def fill(connection, left=2):
     """Let a connection to SQLite write so many new pages, and no more."""
     pages = connection.scalar(text("PRAGMA page_count"))
@@ -163,6 +166,14 @@ class FullState(Extension):
 
     def spider_opened(self):
         Crawl.of(self.crawler).context.state._database.read(fill)
+
+
+class ReadOnlyState(Extension):
+    """PostgreSQL only allows reading, on the connection that the crawl has after a request."""
+
+    def request_left_downloader(self):
+        state = Crawl.of(self.crawler).context.state
+        state.read(lambda connection: connection.execute(text(READ_ONLY)))
 
 
 class StateWithoutRuns(Extension):
