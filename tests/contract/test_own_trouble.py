@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import HANG_SECONDS
+from tests.helpers.records import zero_page
 from tests.helpers.relay import Relay
 from tests.helpers.sites import (
     critical_line,
@@ -28,7 +29,7 @@ from tests.helpers.sites import (
     trouble,
 )
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.crawl import keep_empty_blocklist
+from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
@@ -407,21 +408,26 @@ def test_a_damaged_page_that_the_scheduler_reads_is_one_line(direct_web, crawl, 
     web = direct_web(site("a.example", page=page), site("b.example", page=page))
     given = {"project": project_with(FOLLOWS_LINKS), "settings": OWN_BOT}
     assert crawl(web, "pages", **given).exit_code == 0
-    zero_page(crawl, "robots")
+    zero_page(crawl.folder / "walsh.sqlite3", "robots")
     result = crawl(web, "pages", **given)
     assert "malformed" in critical_line(result)
     assert result.log == []
 
 
-def zero_page(crawl, table):
-    """Fill the first page of a table with zeros, as a bad disk does."""
-    rows_of(crawl, "PRAGMA wal_checkpoint(TRUNCATE)")
-    found = "SELECT rootpage FROM sqlite_master WHERE name = ?"
-    ((number,),) = rows_of(crawl, found, (table,))
-    ((size,),) = rows_of(crawl, "PRAGMA page_size")
-    with (crawl.folder / "walsh.sqlite3").open("r+b") as file:
-        file.seek((number - 1) * size)
-        file.write(bytes(size))
+def test_a_crawl_does_not_start_on_a_damaged_file(direct_web, crawl, on_state, tmp_path):
+    """No crawl of this source reads the page, but the daily check does."""
+    web = direct_web(site("blog.example"))
+    sources = write_sources(tmp_path / "sources.txt", ["http://blog.example/feed"])
+    assert crawl(web, sources=sources).exit_code == 0
+    assert "sound" in on_state("status").stderr
+    web.clear()
+    rows_of(crawl, "UPDATE choices SET value = '0 ok' WHERE name = 'quick_check'")
+    zero_page(crawl.folder / "walsh.sqlite3", "overrides")
+    for _ in range(2):
+        assert "damaged" in refusal(crawl(web, sources=sources))
+    shown = on_state("status", "--json")
+    assert shown.returncode == 1
+    assert "damaged" in json.loads(shown.stdout.splitlines()[0])["problem"]
 
 
 @pytest.mark.parametrize("table", ["hosts", "requests"])
