@@ -19,6 +19,7 @@ from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import flush
 from walsh_scrapy.crawl.ticket import rank_of, visit_of
+from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 
@@ -119,8 +120,11 @@ class Scheduler(BaseScheduler):
         """Return a request whose host is ready, or None if no host is ready."""
         if self._job:
             self._sweep_job(self._job)
-        self._exchanges.sweep()
-        request = self._queue.pop()
+        try:
+            self._exchanges.sweep()
+            request = self._queue.pop()
+        except StateUnavailable:  # the crawl ends, and has said why
+            return None
         if request is None:
             return None
         if self._job:

@@ -17,6 +17,7 @@ from walsh_scrapy.crawl.visits import DueSources
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.sources import DeclaredSources, Selection
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class SourcesSpider(DeclaringSpider):
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)
         except StateUnavailable as error:
             crawl.engine.end("state_failed", str(error))
+        except RefusedValues as error:
+            crawl.engine.code_failed(error)
 
     def check_choice(self, store: SourceStore, file: int) -> None:
         """Raise WrongArgument if ``only`` selects no source.

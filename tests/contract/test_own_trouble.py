@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import sqlite3
+import uuid
 from collections import Counter
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
@@ -15,6 +16,7 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import HANG_SECONDS
+from tests.helpers.records import zero_page
 from tests.helpers.relay import Relay
 from tests.helpers.sites import (
     critical_line,
@@ -27,7 +29,7 @@ from tests.helpers.sites import (
     trouble,
 )
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.crawl import keep_empty_blocklist
+from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
@@ -343,7 +345,100 @@ def test_a_worker_that_lost_its_host_follows_no_redirect(direct_web, crawl, post
     assert rows(postgresql_url, BLAMES.replace("1.5", "3.5")) == []
 
 
+def test_a_state_that_is_read_only_for_a_while_is_waited_for(direct_web, crawl, postgresql_url):
+    web = direct_web(site("blog.example"))
+    settings = {"WALSH_STATE_URL": postgresql_url} | trouble("ReadOnlyState")
+    result = crawl(web, sources=["http://blog.example/feed"], settings=settings)
+    assert result.exit_code == 0, result.stderr
+    assert "read-only" in log_lines(result, "is lost (")[0]
+    assert len(result.items) == 2
+    assert rows(postgresql_url, "SELECT outcome, failures FROM sources") == [("fetched", 0)]
+
+
+def test_a_state_that_was_always_read_only_stops_at_once(direct_web, crawl, postgresql_url):
+    keep_empty_blocklist(postgresql_url)
+    web = direct_web(site("blog.example"))
+    settings = {"WALSH_STATE_URL": f"{postgresql_url}?options={READ_ONLY}"}
+    result = crawl(web, sources=["http://blog.example/feed"], settings=settings)
+    assert "default_transaction_read_only" in refusal(result)
+    assert log_lines(result, "waits for it") == []
+
+
+def test_a_role_with_one_connection_is_refused_in_one_line(
+    direct_web, crawl, postgresql_url, postgresql_server
+):
+    role = f"walsh_{uuid.uuid4().hex}"
+    postgresql_server(f"CREATE ROLE {role} LOGIN SUPERUSER")
+    execute_on(postgresql_url, f"ALTER ROLE {role} NOSUPERUSER CONNECTION LIMIT 1")
+    execute_on(postgresql_url, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+    execute_on(postgresql_url, f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}")
+    keep_empty_blocklist(postgresql_url)
+    url = make_url(postgresql_url).set(username=role).render_as_string(hide_password=False)
+    web = direct_web(site("blog.example"))
+    settings = {"WALSH_STATE_URL": url}
+    try:
+        result = crawl(web, sources=["http://blog.example/feed"], settings=settings)
+    finally:
+        execute_on(postgresql_url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    assert "connection limit" in refusal(result)
+
+
 # A failure of the state counts against no source, and is logged once.
+
+READ_ONLY = "-cdefault_transaction_read_only%3Don"
+FOLLOWS_LINKS = """
+from scrapy import Spider
+
+class Pages(Spider):
+    name = "pages"
+    start_urls = ["http://a.example/page", "http://b.example/page"]
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+OWN_BOT = {
+    "WALSH_USER_AGENT": "ownbot/1.0 (+https://bot.example/)",
+    "WALSH_UA_TOKEN": "ownbot",
+    "WALSH_SCOPE": "any",
+}
+
+
+def test_a_damaged_page_that_the_scheduler_reads_is_one_line(direct_web, crawl, project_with):
+    page = Reply("<html>", content_type="text/html")
+    web = direct_web(site("a.example", page=page), site("b.example", page=page))
+    given = {"project": project_with(FOLLOWS_LINKS), "settings": OWN_BOT}
+    assert crawl(web, "pages", **given).exit_code == 0
+    zero_page(crawl.folder / "walsh.sqlite3", "robots")
+    result = crawl(web, "pages", **given)
+    assert "malformed" in critical_line(result)
+    assert result.log == []
+
+
+def test_a_crawl_does_not_start_on_a_damaged_file(direct_web, crawl, on_state, tmp_path):
+    """No crawl of this source reads the page, but the daily check does."""
+    web = direct_web(site("blog.example"))
+    sources = write_sources(tmp_path / "sources.txt", ["http://blog.example/feed"])
+    assert crawl(web, sources=sources).exit_code == 0
+    assert "sound" in on_state("status").stderr
+    web.clear()
+    rows_of(crawl, "UPDATE choices SET value = '0 ok' WHERE name = 'quick_check'")
+    zero_page(crawl.folder / "walsh.sqlite3", "overrides")
+    for _ in range(2):
+        assert "damaged" in refusal(crawl(web, sources=sources))
+    shown = on_state("status", "--json")
+    assert shown.returncode == 1
+    assert "damaged" in json.loads(shown.stdout.splitlines()[0])["problem"]
+
+
+@pytest.mark.parametrize("table", ["hosts", "requests"])
+def test_a_refused_row_of_ours_ends_the_run_with_one_line(direct_web, crawl, table):
+    url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
+    execute_on(url, NO_ENTRY["sqlite"].replace("entries", table))
+    web = direct_web(site("blog.example"))
+    result = crawl(web, sources=["http://blog.example/feed"], settings={"WALSH_STATE_URL": url})
+    assert critical_line(result)
+    assert result.stats["finish_reason"] == "state_failed"
+    assert result.log == []
 
 
 @pytest.mark.parametrize("table", ["hosts", "sources"])

@@ -10,13 +10,14 @@ import resource
 import signal
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, Engine, event, make_url, text
 
 import walsh_scrapy
 from walsh_scrapy.crawl import hosts, isolated, network, robots
@@ -87,6 +88,37 @@ class CountedTransactions(Extension):
         Database._run_once = counted
 
 
+class CountedStatements(Extension):
+    """The stats `statements` and `rows` tell what a crawl asked its state before its first request.
+
+    The statement that asks a server for its time follows the clock, so it is not counted.
+    """
+
+    def __init__(self, crawler):
+        super().__init__(crawler)
+        self.counts = Counter()
+        event.listen(Engine, "before_cursor_execute", self.before_cursor_execute)
+        event.listen(Engine, "after_cursor_execute", self.after_cursor_execute)
+
+    def before_cursor_execute(self, connection, cursor, statement, *_):
+        self.counts["statements"] += statement != str(database._CLOCK_SQL)
+        if connection.dialect.name == "sqlite":
+            cursor.row_factory = self.row_read
+
+    def row_read(self, _cursor, row):
+        self.counts["rows"] += 1
+        return row
+
+    def after_cursor_execute(self, connection, cursor, statement, *_):
+        if connection.dialect.name != "sqlite" and statement.startswith(("SELECT", "WITH")):
+            self.counts["rows"] += statement != str(database._CLOCK_SQL) and cursor.rowcount
+
+    def request_reached_downloader(self):
+        for name in ("statements", "rows"):
+            if self.crawler.stats.get_value(name) is None:
+                self.crawler.stats.set_value(name, self.counts[name])
+
+
 class ClockIsSet(Extension):
     """The clock of a simulation is set, as ``CLOCK_SETS`` says: by so many seconds at a moment.
 
@@ -137,6 +169,9 @@ class ImpatientConnections(Extension):
         network.CONNECT_SECONDS = 1.0
 
 
+READ_ONLY = "SET default_transaction_read_only = on"
+
+
 def fill(connection, left=2):
     """Let a connection to SQLite write so many new pages, and no more."""
     pages = connection.scalar(text("PRAGMA page_count"))
@@ -148,6 +183,14 @@ class FullState(Extension):
 
     def spider_opened(self):
         Crawl.of(self.crawler).context.state._database.read(fill)
+
+
+class ReadOnlyState(Extension):
+    """PostgreSQL only allows reading, on the connection that the crawl has after a request."""
+
+    def request_left_downloader(self):
+        state = Crawl.of(self.crawler).context.state
+        state.read(lambda connection: connection.execute(text(READ_ONLY)))
 
 
 class StateWithoutRuns(Extension):

@@ -1,6 +1,7 @@
 """Records of a state, with values for what a test does not care about."""
 
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from random import Random
@@ -218,3 +219,15 @@ def write_state(url, count, hosts=1):
             state._database.write(lambda connection: connection.execute(insert(entries), found))
         state.runs.end(run, NOW, "finished", {})
     return urls
+
+
+def zero_page(file, table):
+    """Fill the first page of a table of an SQLite file with zeros, as a bad disk does."""
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        found = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        ((number,),) = database.execute(found, (table,))
+        ((size,),) = database.execute("PRAGMA page_size")
+    with file.open("r+b") as opened:
+        opened.seek((number - 1) * size)
+        opened.write(bytes(size))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.helpers import cases
 from walsh_scrapy.sources import loading
-from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.loading import MAX_TAG_CHARACTERS, MAX_TAGS, load_sources
 from walsh_scrapy.sources.opml import MAX_FOLDER_DEPTH, read_opml
 from walsh_scrapy.sources.source import Source, SourcesError
 
@@ -210,6 +210,41 @@ def test_many_folders_without_end_are_read_quickly(load):
     assert deep == (Source("https://a.example/", tags=("x",), folders=("x",)),)
     nested = "".join(f'<outline text="{number}">{A}/>' for number in range(100))
     assert len(read_opml(f"<opml>{nested}".encode()).outlines[-1].folders) == MAX_FOLDER_DEPTH
+
+
+FOLDERS = "".join(f'<outline text="{number}{"x" * 40_000}">' for number in range(10))
+CATEGORIES = ",".join(f"c{number}" for number in range(60))
+TAGS = json.dumps([f"t{number}" for number in range(60)])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("subs.opml", "<opml>" + FOLDERS + f"{A}/>{B}/>" + "</outline>" * 10 + "</opml>"),
+        ("subs.opml", f"<opml>{FOLDERS}{A}/>{B}/>"),
+        ("subs.opml", f'<opml>{A} category="{CATEGORIES}"/>{B} category="{"y" * 101}"/></opml>'),
+        ("subs.opml", "<opml>" + "".join(
+            f'<outline text="{number}">{A}/>{B}/></outline>' for number in range(60)
+        ) + "</opml>"),
+        ("sources.toml", f'[[source]]\nurl = "https://a.example/"\ntags = {TAGS}\n'),
+        ("sources.json", f'[{{"url": "https://a.example/", "tags": {TAGS}}}]'),
+    ],
+    ids=["folders", "not-well-formed", "categories", "merged", "toml", "json"],
+)  # fmt: skip
+def test_tags_are_cut_with_one_warning(load, caplog, name, content):
+    for source in load(name, content):
+        assert 1 <= len(source.tags) <= MAX_TAGS
+        assert max(map(len, (*source.tags, *source.folders))) <= MAX_TAG_CHARACTERS
+    warnings = [record.getMessage() for record in caplog.records]
+    assert sum(f"{MAX_TAG_CHARACTERS} characters" in warning for warning in warnings) == 1
+
+
+def test_tags_within_the_limits_stay_as_they_are(load, caplog):
+    tags = ["x" * MAX_TAG_CHARACTERS, *map(str, range(MAX_TAGS - 1))]
+    content = f'[[source]]\nurl = "https://a.example/"\ntags = {json.dumps(tags)}\n'
+    (source,) = load("sources.toml", content)
+    assert source.tags == tuple(tags)
+    assert caplog.records == []
 
 
 def test_entities_are_not_expanded(refusal):

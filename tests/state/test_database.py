@@ -32,6 +32,7 @@ from walsh_scrapy.state.waiting import (
 )
 
 VERSIONS = select(schema_version.c.version).order_by(schema_version.c.version)
+SESSION_READ_ONLY = "SET default_transaction_read_only = on"
 TRUE = 1_000_000.0  #: a server's time when our monotonic clock is 0
 
 
@@ -96,7 +97,12 @@ FAILED = {
     "DO $$ BEGIN RAISE USING ERRCODE = 'disk_full'; END $$": "disk space",
     "DO $$ BEGIN RAISE USING ERRCODE = 'out_of_memory'; END $$": "memory",
     "DO $$ BEGIN RAISE USING ERRCODE = 'too_many_connections'; END $$": "connection limit",
-    "DO $$ BEGIN RAISE USING ERRCODE = 'io_error'; END $$": "server runs",
+    "DO $$ BEGIN RAISE USING ERRCODE = 'io_error'; END $$": "its log",
+    "DO $$ BEGIN RAISE USING ERRCODE = 'query_canceled'; END $$": "statement_timeout",
+    "DO $$ BEGIN RAISE USING ERRCODE = 'admin_shutdown'; END $$": "server runs",
+    "SET TRANSACTION READ ONLY; DELETE FROM runs": "default_transaction_read_only",
+    "SELECT word FROM hosts": "backup",
+    "SELECT * FROM lost": "backup",
 }
 
 
@@ -229,6 +235,51 @@ def test_transaction_is_run_again_after_a_lost_connection(postgresql_url, caplog
         assert versions(database) == [VERSION, 8, 9]
     messages = [record.getMessage() for record in caplog.records]
     assert [line.split(" is ")[1][:4] for line in messages] == ["lost", "back"]
+
+
+def test_a_state_that_becomes_read_only_is_waited_for(postgresql_url, monkeypatch):
+    monkeypatch.setattr(database, "_RECONNECT_SECONDS", 0.0)
+    attempts = []
+
+    def fail_over(connection):
+        attempts.append(1)
+        if len(attempts) < 3:
+            connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+        write(connection, 9)
+
+    with contextlib.closing(Database(postgresql_url)) as opened:
+        opened.write(lambda connection: write(connection, 8))
+        opened.write(fail_over)
+        assert versions(opened) == [VERSION, 8, 9]
+
+
+def test_the_wait_for_a_read_only_state_connects_again(postgresql_url):
+    """An old connection leads to the server that was the primary one before a failover."""
+
+    def fail_over(connection):
+        write(connection, 9)
+        return connection.scalar(text("SELECT pg_backend_pid()"))
+
+    with contextlib.closing(Database(postgresql_url)) as opened:
+        opened.write(lambda connection: write(connection, 8))
+        opened.read(lambda connection: connection.exec_driver_sql(SESSION_READ_ONLY))
+        before = opened.read(lambda connection: connection.scalar(text("SELECT pg_backend_pid()")))
+        assert opened.write(fail_over) != before
+
+
+def test_a_state_that_was_never_written_is_not_waited_for(postgresql_url):
+    """Its role may only read, so a wait would change nothing."""
+    attempts = []
+
+    def fail(connection):
+        attempts.append(1)
+        write(connection, 9)
+
+    with contextlib.closing(Database(postgresql_url)) as opened:
+        opened.read(lambda connection: connection.exec_driver_sql(SESSION_READ_ONLY))
+        with pytest.raises(StateError):
+            opened.write(fail)
+    assert attempts == [1]
 
 
 def test_deadlocked_transaction_is_run_again(postgresql_url):

@@ -18,9 +18,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import cases
-from tests.helpers.records import SOURCE, commit, entry_of, make_state
+from tests.helpers.records import SOURCE, commit, entry_of, make_state, zero_page
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.state import State, StateError, statefile
+from walsh_scrapy.state import State, StateError, retention, statefile
 from walsh_scrapy.state.engine import bare_engine
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
@@ -357,3 +357,56 @@ def test_copied_state_is_reported_once_and_its_original_never(file, tmp_path, co
     assert str(copied) in notice
     assert "2026-05-23 06:00:00 UTC" in notice
     assert [noticed(copied), noticed(file)] == ["", ""]
+
+
+# The daily check of all pages.
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+
+
+@pytest.fixture
+def damaged(folder):
+    """The URL of a state that was sound at `NOW`, and has had a damaged page since then."""
+    file = folder / "state.sqlite3"
+    with contextlib.closing(State(f"sqlite:///{file}")) as state:
+        state.backups.check_pages(NOW)
+        assert state.backups.last_check() == (NOW, "")
+    zero_page(file, "overrides")
+    return f"sqlite:///{file}"
+
+
+def check(url, now):
+    """Check the pages of a state; return whether they were sound, and the check that is kept."""
+    with contextlib.closing(State(url)) as state:
+        try:
+            state.backups.check_pages(now)
+        except StateError:
+            return False, state.backups.last_check()
+        return True, state.backups.last_check()
+
+
+def test_pages_are_checked_once_a_day(damaged):
+    assert check(damaged, NOW + DAY - 1.0) == (True, (NOW, ""))
+    is_sound, kept = check(damaged, NOW + DAY)
+    assert not is_sound
+    assert kept.at == NOW + DAY
+    assert kept.damage
+
+
+def test_damaged_pages_are_checked_again_at_each_start(damaged):
+    assert not check(damaged, NOW + DAY)[0]
+    assert not check(damaged, NOW + DAY + 1.0)[0]
+
+
+def test_a_clock_that_was_set_back_does_not_put_off_the_check(damaged):
+    assert not check(damaged, NOW - 1.0)[0]
+
+
+def test_a_file_that_is_too_large_is_not_checked(damaged, monkeypatch):
+    monkeypatch.setattr(retention, "MAX_CHECKED_BYTES", 0)
+    assert check(damaged, NOW + DAY) == (True, (NOW, ""))
+
+
+def test_a_server_checks_its_pages_itself(postgresql_url):
+    assert check(postgresql_url, NOW) == (True, None)

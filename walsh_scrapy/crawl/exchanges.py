@@ -35,6 +35,7 @@ from walsh_scrapy.exceptions import (
     MachineTrouble,
     NotReached,
     ProxyTrouble,
+    StateUnavailable,
     StoodStill,
     TooLate,
     Unreachable,
@@ -302,13 +303,17 @@ class Exchanges:
         """
         self._responses[request] = response
         if not self._engine.is_active(request):
-            self.end(request, response)
+            self._end_cancelled(request, response)
 
     def left_downloader(self, request: Request) -> None:
         """End the exchange of a cancelled request that failed."""
         self._left.add(request)
         if not self._engine.is_active(request):
-            self.end(request, None)
+            self._end_cancelled(request, None)
+
+    def _end_cancelled(self, request: Request, response: Response | None) -> None:
+        with suppress(StateUnavailable):  # the crawl ends, and has said why
+            self.end(request, response)
 
     def sweep(self) -> None:
         """End the exchanges that are over without an event.

@@ -32,6 +32,7 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import load_object
 
 from walsh_scrapy.exceptions import Unreachable
+from walsh_scrapy.state.errors import RefusedValues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -110,6 +111,10 @@ class Engine:
 
     def code_failed(self, error: BaseException) -> None:
         """Log an exception in the code of this add-on, and end the crawl."""
+        if isinstance(error, RefusedValues):  # of a row of ours, such as that of a host
+            advice = "remove the constraint or the trigger that refuses it, then start again"
+            self.end("state_failed", f"the state database refuses a row: {error}; {advice}")
+            return
         if not self.ended_early:
             logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
         self.end("gate_failed")

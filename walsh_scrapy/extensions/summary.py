@@ -126,10 +126,11 @@ class Summary(Component):
             settings=settings_of(context.options, self._crawl.signer) | {"force": declaring.force},
         )
         try:
-            # The name of the copy of the sources file, or a document of the declared sources.
-            declared: bytes | str = declaration(declaring.sources)
-            if file := self._crawl.sources_file:
+            declared: bytes | str  # a document of the sources, or the name of a copy of it
+            if file := self._crawl.sources_file:  # which may have a million sources
                 declared = context.state.declaration(file, context.clock.now())
+            else:
+                declared = declaration(declaring.sources)
             context.run = context.state.runs.begin(run, declared)
         except StateUnavailable as error:
             logger.debug("the start of the run is not recorded: %s", error)

@@ -37,12 +37,13 @@ _ADDRESS: Final = re.compile(
 # A URL, or a path as in a rule of robots.txt.
 _URL: Final = re.compile(r"(?<![\w/])(?:https?:/)?/[^\s<>\"'`]++", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"(?<=//)[^\s/?#@]++@")
-_PARAMETER: Final = re.compile(r"([?&;#][^\s=&;#?]{1,100}+=)([^\s&;#\"'<>]++)")
+_PARAMETER: Final = re.compile(r"([?&;#][^\s=&;#?]++=)([^\s&;#\"'<>]++)")
 #: Names of parameters whose values are credentials. Short words must be whole words.
 _SECRET: Final = re.compile(
     r"token|secret|passw|passphrase|signature|credential|sess(?:ion)?_?id|jwt|hmac|bearer"
     r"|(?:api|access|auth|private)[-_.]?key"
-    r"|(?:^|[-_.\[])(?:key|sig|auth|oauth|pwd|pass|pw|sid|session|hash)(?:$|[-_.\]])",
+    r"|(?:^|[-_.\[])(?:key|sig|auth|oauth|pwd|pass|pw|sid|session|hash)(?:$|[-_.\]])"
+    r"|key[\[\]]*$|^code$",
     re.IGNORECASE,
 )
 _ADDRESS_IN_QUERY: Final = re.compile(r"[\w.+-]++(?:@|%40)[\w-]++(?:\.[\w-]++)+", re.IGNORECASE)

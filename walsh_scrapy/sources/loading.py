@@ -36,7 +36,7 @@ from walsh_scrapy.sources.files import (
 from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url, unique
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from io import BufferedReader
 
     from walsh_scrapy.sources.opml import Outline
@@ -46,6 +46,15 @@ _KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")
 #: A robots.txt is valid for a day. With a longer delay, it could be out of date each time when its
 #: host is ready, and then only robots.txt would ever be requested.
 MAX_DELAY: Final = timedelta(hours=12)
+
+#: The limits of the tags and folders of a source. An outline has those of all folders around it, so
+#: without limits a small OPML file could fill a disk.
+MAX_TAG_CHARACTERS: Final = 100
+MAX_TAGS: Final = 50
+_CUT_TAGS: Final = (
+    f"a tag has at most {MAX_TAG_CHARACTERS} characters, and a source {MAX_TAGS} tags; the rest "
+    "is left out, the first time at"
+)
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -90,22 +99,48 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     file = Path(path)
     warnings: list[str] = []
     sources: dict[str, Source] = {}
-    repeated: list[str] = []
-    for place, source in read_declarations(file, warnings):
-        key = canonical_url(source.url)
-        if key in sources:
-            repeated.append(place)
-        sources[key] = merge_sources(sources[key], source) if key in sources else source
-    log_warnings(file, warnings + repetition_warnings(repeated))
+    repetitions = Repetitions()
+    for declared in read_declarations(file, warnings):
+        key = canonical_url(declared.source.url)
+        first = sources.get(key)
+        sources[key] = repetitions.merge(first, declared) if first else declared.source
+    repetitions.warn(warnings)
+    log_warnings(file, warnings)
     return tuple(sources.values())
 
 
-def repetition_warnings(places: Sequence[str]) -> list[str]:
-    """Return a warning about repeated declarations, or nothing without any."""
-    if not places:
-        return []
-    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-    return [f"declared more than once, and visited once: {', '.join(places[:3])}{more}"]
+class Repetitions:
+    """The declarations of a file that repeat an earlier one: together they are one source."""
+
+    def __init__(self) -> None:
+        self._places: list[str] = []
+        self._first_cut: str | None = None  # where a source got too many tags
+
+    def merge(self, first: Source, repeated: PlacedSource) -> Source:
+        """Return the first source, with what only the repeated one has, and the tags of both."""
+        place, second = repeated
+        self._places.append(place)
+        tags = unique((*first.tags, *second.tags))
+        if len(tags) > MAX_TAGS:
+            self._first_cut = self._first_cut or place
+        return replace(
+            first,
+            name=first.name or second.name,
+            tags=tags[:MAX_TAGS],
+            delay=max((delay for delay in (first.delay, second.delay) if delay), default=None),
+            page=first.page or second.page,
+            folders=first.folders or second.folders,
+        )
+
+    def warn(self, warnings: list[str]) -> None:
+        """Append a warning about repeated declarations, and one about tags that were left out."""
+        places = self._places
+        if self._first_cut and not any(warning.startswith(_CUT_TAGS) for warning in warnings):
+            warnings.append(f"{_CUT_TAGS} {self._first_cut}")
+        if places:
+            more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+            shown = ", ".join(places[:3])
+            warnings.append(f"declared more than once, and visited once: {shown}{more}")
 
 
 def log_warnings(file: Path, warnings: Iterable[str]) -> None:
@@ -135,16 +170,30 @@ def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Ite
         raise SourcesError(
             f"{file}: the extension of a sources file must be .toml, .opml, .xml, .json or .txt"
         )
+    first_cut: str | None = None  # where tags were left out
     try:
         for raw in read(opened, warnings):
             try:
-                yield PlacedSource(raw.place, _build_source(raw))
+                source = _build_source(raw)
             except SourcesError as error:
                 if not raw.is_exported:
                     raise
                 warnings.append(f"{_SKIPPED}{error}")
+                continue
+            tags, folders = _cut(source.tags), _cut(source.folders)
+            if (tags, folders) != (source.tags, source.folders):
+                first_cut = first_cut or raw.place
+                source = replace(source, tags=tags, folders=folders)
+            yield PlacedSource(raw.place, source)
     except (SourcesError, UnreadableFile) as error:
         raise SourcesError(f"{file}: {error}") from None
+    if first_cut is not None:
+        warnings.append(f"{_CUT_TAGS} {first_cut}")
+
+
+def _cut(names: Iterable[str]) -> tuple[str, ...]:
+    """Return tags or folders within their limits."""
+    return unique(name[:MAX_TAG_CHARACTERS] for name in names)[:MAX_TAGS]
 
 
 def open_sources(file: Path) -> BufferedReader:
@@ -163,18 +212,6 @@ def open_sources(file: Path) -> BufferedReader:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     raise SourcesError(f"{file}: {reason}")
-
-
-def merge_sources(first: Source, second: Source) -> Source:
-    """Return the first source, with what only the second one has, and the tags of both."""
-    return replace(
-        first,
-        name=first.name or second.name,
-        tags=unique((*first.tags, *second.tags)),
-        delay=max((delay for delay in (first.delay, second.delay) if delay), default=None),
-        page=first.page or second.page,
-        folders=first.folders or second.folders,
-    )
 
 
 _SKIPPED: Final = "skipped "

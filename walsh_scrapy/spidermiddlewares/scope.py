@@ -56,7 +56,7 @@ class ScopeMiddleware(Component, RequestPreparer):
     """
 
     def __init__(self, crawl: Crawl) -> None:
-        self._crawler = crawl.crawler  # its spider is made later
+        super().__init__(crawl)
         self._visits = crawl.visits
         self._denials = crawl.denials
         self._options = crawl.context.options
@@ -115,9 +115,12 @@ class ScopeMiddleware(Component, RequestPreparer):
     @cached_property
     def _declarations(self) -> Visits:
         """The declared URLs. The first use warns if the spider declares none."""
-        spider = self._crawler.spider
-        sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
-        if not self._options.is_walsh_research and not sources:
+        spider = self._crawl.crawler.spider
+        # A file has at least one source, and to count its sources would read all of them.
+        declares = self._crawl.sources_file or (
+            isinstance(spider, DeclaringSpider) and spider.sources
+        )
+        if not self._options.is_walsh_research and not declares:
             logger.warning(
                 "%s has no declared sources, so it may request nothing; "
                 'to let it follow links, set WALSH_SCOPE = "any"',
@@ -157,7 +160,7 @@ class ScopeMiddleware(Component, RequestPreparer):
             self._denials.write(request, Denied("scope", f"no source declares {request.url}"))
         except StateUnavailable as error:  # raising it would lose the rest of the spider's output
             logger.debug("the denial is not recorded: %s", error)
-        self._crawler.stats.inc_value("walsh/scope/dropped")
+        self._crawl.stats.inc_value("walsh/scope/dropped")
         return False
 
 

@@ -31,9 +31,11 @@ from walsh_scrapy.state.engine import (
 from walsh_scrapy.state.errors import (
     CONFLICTS,
     CREATE_IN_UTF8,
+    READ_ONLY,
     RefusedValues,
     StateError,
     describe_error,
+    primary_code,
     refuses_values,
     sqlstate_of,
 )
@@ -62,8 +64,6 @@ _RECONNECT_SECONDS: Final = 1.0
 #: Seconds between two attempts to lock the database. SQLite itself does not wait while another
 #: process switches the file to WAL mode.
 _LOCK_RETRY_SECONDS: Final = 0.02
-#: The low bits of SQLite's extended error codes.
-_PRIMARY_CODE: Final = 0xFF
 _ENCODING_SQL: Final = text("SHOW server_encoding")
 _CLOCK_SQL: Final = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
 
@@ -73,8 +73,9 @@ class Database:
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
     version; existing data is never overwritten. If the database fails after that, methods raise
-    ``wrap_error(StateError)``. If a server goes away, they wait for at most two minutes, while
-    ``may_wait`` returns True. Nothing more is sent to a server that stayed silent or did not come
+    ``wrap_error(StateError)``. If a server goes away, or only allows reading although it has
+    accepted a write, they wait for at most two minutes, while ``may_wait`` returns True. Nothing
+    more is sent to a server that stayed silent or did not come
     back. ``clock``, which returns epoch seconds, replaces the clock of the database.
     """
 
@@ -97,6 +98,7 @@ class Database:
         self._wrap_error: Callable[[StateError], Exception] = lambda error: error
         self._final_error: StateError | None = None
         self._is_closed = False
+        self._has_written = False
         try:
             if self.file is not None:
                 self.file.check_sound()
@@ -124,7 +126,10 @@ class Database:
         of the transaction, for example a URL. Raises RefusedValues for values that the database
         does not accept because of their encoding, length or size, or because of a constraint.
         """
-        return self._run(work, "BEGIN IMMEDIATE" if self.is_sqlite else self._begin_sql, subject)
+        begin = "BEGIN IMMEDIATE" if self.is_sqlite else self._begin_sql
+        result = self._run(work, begin, subject)
+        self._has_written = True
+        return result
 
     def read(self, work: Callable[[Connection], _Result]) -> _Result:
         """Run ``work``, which only reads, and return its value; no writer waits for it.
@@ -153,8 +158,8 @@ class Database:
     def snapshot(self) -> Iterator[Connection]:
         """Open a separate connection that reads the database as it is now; no writer waits.
 
-        At most a thousand rows of a statement are in memory at once. Raises StateError if the
-        database fails during the block.
+        At most a thousand rows of a statement are in memory at once. Raises
+        ``wrap_error(StateError)`` if the database fails during the block.
         """
         engine = self._snapshot_engine()
         try:
@@ -162,7 +167,7 @@ class Database:
                 connection.exec_driver_sql("BEGIN" if self.is_sqlite else BEGIN_SNAPSHOT)
                 yield connection.execution_options(yield_per=MAX_ROWS_IN_MEMORY)
         except DBAPIError as error:
-            raise describe_error(engine, error) from error
+            raise self._wrap_error(describe_error(engine, error)) from error
         finally:
             engine.dispose()
 
@@ -274,15 +279,21 @@ class Database:
                 self._server_clock.measure(
                     lambda: float(connection.execute(_CLOCK_SQL).scalar_one())
                 )
-            result = work(connection)
+            try:
+                result = work(connection)
+            except DBAPIError as error:
+                if sqlstate_of(error) == READ_ONLY and self._has_written:
+                    # After a failover the next connection may lead to the new primary server.
+                    connection.invalidate()
+                    error.connection_invalidated = True
+                raise
             connection.commit()
         return result
 
     def _may_run_again(self, error: DBAPIError, began: float) -> bool:
         """Return True if a failure may be over soon, and the time to wait for that is not."""
-        if isinstance(error.orig, sqlite3.Error):
-            code = getattr(error.orig, "sqlite_errorcode", 0)
-            is_locked = code & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+        if self.is_sqlite:
+            is_locked = primary_code(error) == sqlite3.SQLITE_BUSY
             return is_locked and self._waiting.may_last(began, LOCK_TIMEOUT_SECONDS)
         is_lost = error.connection_invalidated or sqlstate_of(error) in CONFLICTS
         may_wait = is_lost and self._waiting.is_open

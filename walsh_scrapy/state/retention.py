@@ -1,4 +1,4 @@
-"""Retention: which rows are deleted when, and copies of an SQLite state.
+"""Retention: which rows are deleted when, and copies and checks of an SQLite state.
 
 Old rows are deleted in small transactions, as long as there is time.
 
@@ -6,6 +6,8 @@ A backup is a sound copy that can be made while crawls write. A crawl that opens
 the last crawl says so, because two copies of one state do not know of each other's requests. It
 recognizes the file by its inode, which is kept in `choices`. A copy that was written over the file
 is not noticed, nor a copy that happened to get the inode of a deleted file.
+
+SQLite notices a damaged page only when it reads that page. So a crawl checks all pages once a day.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, text
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.state.database import Store
@@ -93,11 +95,27 @@ def delete_in_turn(
 #: The row of `choices` with the file that the last crawl opened.
 _FILE: Final = "file"
 _FILE_SQL: Final = select(choices.c.value).where(choices.c.name == _FILE)
+#: The row of `choices` with the last check of all pages: its epoch second, and "ok" or the damage.
+_CHECK: Final = "quick_check"
+_CHECK_SQL: Final = select(choices.c.value).where(choices.c.name == _CHECK)
+_QUICK_CHECK_SQL: Final = text("PRAGMA quick_check(1)")
+_SOUND: Final = "ok"
+#: A sound file is checked again after this time. A larger file is not: that would take minutes.
+CHECK_SECONDS: Final = 86_400.0
+MAX_CHECKED_BYTES: Final = 2 * 10**9
+_MAX_DAMAGE_CHARS: Final = 200
 _LAST_START_SQL: Final = select(runs.c.started_at).order_by(runs.c.started_at.desc()).limit(1)
 
 
+class FileCheck(NamedTuple):
+    """The last check of all pages of an SQLite file."""
+
+    at: float  #: in epoch seconds
+    damage: str  #: what SQLite says about the first damaged page; "" for a sound file
+
+
 class BackupStore(Store):
-    """Copies an SQLite state, and notices if the state is a copy."""
+    """Copies and checks an SQLite state, and notices if the state is a copy."""
 
     @property
     def is_file(self) -> bool:
@@ -119,6 +137,35 @@ class BackupStore(Store):
         if result != "ok":
             reason = " ".join(str(result).split())
             raise StateError(f"{self._database} cannot be copied to {place}: {reason}")
+
+    def last_check(self) -> FileCheck | None:
+        """Return the last check of the file; None if there was none."""
+        value: str | None = self._database.scalar(_CHECK_SQL)
+        if value is None:
+            return None
+        at, _, result = value.partition(" ")
+        return FileCheck(float(at), "" if result == _SOUND else result)
+
+    def check_pages(self, now: float) -> None:
+        """Check all pages of the file, unless they were sound within the last day.
+
+        The result is kept. A file of more than 2 GB is not checked. ``now`` is in epoch seconds.
+        Raises StateError for a damaged file.
+        """
+        file = self._database.file
+        if file is None or file.path.stat().st_size > MAX_CHECKED_BYTES:
+            return
+        last = self.last_check()
+        if last and not last.damage and last.at <= now < last.at + CHECK_SECONDS:
+            return
+        result = " ".join(str(self._database.scalar(_QUICK_CHECK_SQL)).split())[:_MAX_DAMAGE_CHARS]
+        row = {"name": _CHECK, "value": f"{now} {result}"}
+        self._database.write(lambda connection: upsert(connection, choices, row))
+        if result != _SOUND:
+            raise StateError(
+                f"{self._database} is damaged: {result}; restore a backup, or move the file away "
+                "to start an empty state"
+            )
 
     def record_file(self) -> str:
         """Record which file the state is. Return a warning if the last crawl used another file.

@@ -311,8 +311,13 @@ class SourceStore(Store):
         columns = (_C.host, due.at, case((is_due, 1), else_=0))
         if chosen.only:  # SQL cannot tell which sources contain a text
             query = select(*columns, *SOURCE_COLUMNS).where(*_IS_SELECTED).order_by(_C.host)
-            rows = self._all(query, **params)
-            return _count(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
+            query = query.execution_options(yield_per=PAGE_SIZE)
+
+            def read(connection: Connection) -> tuple[list[HostWork], SourceCounts]:
+                rows = connection.execute(query, params)
+                return _count(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
+
+            return self._database.read(read)
         by_host = select(_C.host, func.count(), func.min(due.at)).where(*_IS_SELECTED, is_due)
         is_gone = _C.not_before >= NEVER
         later = case((not_(or_(is_gone, is_due)), due.at))

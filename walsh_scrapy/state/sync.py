@@ -27,11 +27,10 @@ from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
 from walsh_scrapy.sources.declaration import encode_part_names, part_names, part_number
 from walsh_scrapy.sources.loading import (
+    Repetitions,
     log_warnings,
-    merge_sources,
     open_sources,
     read_declarations,
-    repetition_warnings,
 )
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of, keep_copy
@@ -173,17 +172,15 @@ class Sync:
         keys: set[int] = set()
         new: set[int] = set()
         changed: set[int] = set()
-        repeated: list[str] = []  # where a source is declared again
+        repetitions = Repetitions()
         declared_sources = read_declarations(self._file, warnings)
         while batch := list(islice(declared_sources, MAX_ROWS_PER_TRANSACTION)):
             self._mark_incomplete()
             by_key: dict[int, Source] = {}
-            for place, source in batch:
-                key = url_key(source.url)
+            for placed in batch:
+                key = url_key(placed.source.url)
                 first = by_key.get(key) or (self._read_stored([key])[key] if key in keys else None)
-                if first is not None:
-                    repeated.append(place)
-                by_key[key] = merge_sources(first, source) if first else source
+                by_key[key] = repetitions.merge(first, placed) if first else placed.source
             stored = {} if self._is_first else self._read_stored(by_key)
             to_write = {
                 key: source
@@ -207,7 +204,8 @@ class Sync:
         if new or self._is_first:
             self._follow_moves()
         counts = len(keys if self._is_first else new), len(changed - new), len(removed)
-        return Changes(*counts), warnings + repetition_warnings(repeated)
+        repetitions.warn(warnings)
+        return Changes(*counts), warnings
 
     def _mark_incomplete(self) -> None:
         """Mark the file as incomplete, so that the next run repeats a sync that did not end."""

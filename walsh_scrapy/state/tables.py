@@ -89,10 +89,11 @@ schema_version = Table(
 choices = Table(
     "choices",
     metadata,
-    #: `pace_by` (WALSH_PACE_BY), `file` (the inode of the file that the last crawl opened), or the
-    #: name of a view
+    #: `pace_by` (WALSH_PACE_BY), `file` (the inode of the file that the last crawl opened),
+    #: `quick_check` (the last check of an SQLite file), or the name of a view
     Column("name", String(32), primary_key=True),
-    #: the value; for a view the SHA-256 of the definition that made it
+    #: the value; for a check its epoch second and `ok` or the damage, for a view the SHA-256 of the
+    #: definition that made it
     Column("value", String(255), nullable=False),
 )
 

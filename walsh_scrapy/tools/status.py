@@ -45,7 +45,7 @@ def run(call: Call) -> int:
     try:
         with call.state_if_any() as state:
             problems = list(_find_problems(call, state))
-            empty = f"no problem; {_describe_last_end(state)}"
+            empty = f"no problem; {_describe_last_end(state)}{_describe_last_check(state)}"
             counts = _count(state) if arguments.prometheus and state else {}
     except (BadSetting, StateError):
         if arguments.prometheus:  # because a monitor would otherwise see the old numbers
@@ -69,6 +69,7 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
         spider = "feeds" if Path(call.sources_file).exists() else "SPIDER"
         yield problem_row("warning", problem, command=f"scrapy crawl {spider}")
         return
+    yield from _check_pages(state)
     yield from state.rows("readable_problems", order_by="rank, since, problem, subject")
 
 
@@ -121,6 +122,23 @@ def _check_disk(options: Options) -> Iterator[Mapping[str, Any]]:
             yield problem_row(
                 severity, problem, subject=str(folder), advice="Free some disk space."
             )
+
+
+def _check_pages(state: State) -> Iterator[Mapping[str, Any]]:
+    """Yield a problem if the last check of the state's file found a damaged page."""
+    check = state.backups.last_check()
+    if check and check.damage:
+        yield problem_row(
+            "critical",
+            f"the state is damaged, found at {format_moment(check.at)}: {check.damage}",
+            advice="No crawl can start. Restore a backup, or move the file away.",
+        )
+
+
+def _describe_last_check(state: State | None) -> str:
+    """Return a clause about the last check of the state's file; empty if there was none."""
+    check = state.backups.last_check() if state else None
+    return f"; the state was sound at {format_moment(check.at)}" if check else ""
 
 
 def _describe_last_end(state: State | None) -> str:
