@@ -22,13 +22,13 @@ from walsh_scrapy.wire.stream import CHUNK_BYTES, MAX_OVERHEAD_BYTES, TcpStream,
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-LONGEST = b"x" * (MAX_CHUNK_LINE_BYTES - 2)
+MAX_EXTENSION = b"x" * (MAX_CHUNK_LINE_BYTES - 2)
 #: The begin of a response, and what follows without end.
 FLOODS = {
     "one-byte chunks": (CHUNKED, b"1\r\nx\r\n"),
     "two-byte chunks": (CHUNKED, b"2\r\nxx\r\n"),
     "leading zeros": (CHUNKED, b"00000001\r\nx\r\n"),
-    "extensions": (CHUNKED, b"1;" + LONGEST + b"\r\nx\r\n"),
+    "extensions": (CHUNKED, b"1;" + MAX_EXTENSION + b"\r\nx\r\n"),
     "extensions with line ends": (CHUNKED, b"1;a=\n\n\n\n\r\nx\r\n"),
     "a line without end": (CHUNKED + b"1;", b"x"),
     "line ends in a line without end": (CHUNKED + b"1;", b"\n"),
