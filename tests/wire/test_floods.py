@@ -182,8 +182,8 @@ def test_a_flood_outlives_no_time_limit(flooded, monkeypatch, name):
 
     with pytest.raises(stalls.StoodStill):
         asyncio.run(run(3600.0, 0.2))
-    with pytest.raises(TimeoutError):
-        asyncio.run(run(0.2, 3600.0))
+    with pytest.raises(TimeoutError):  # on a busy machine the first limit is extended
+        asyncio.run(run(0.2, 5.0))
 
 
 # TLS: each record has at most one byte of data, or none.
