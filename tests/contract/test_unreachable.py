@@ -262,8 +262,8 @@ def test_a_dead_host_defers_no_other_host_of_its_domain(simulated, rows):
         starts=[0.0, 4 * DAY, 8 * DAY],
     )
     assert [outcomes(run) for run in runs] == [{"failed": 2, "deferred": 1, "fetched": 1}] * 3
-    held = rows("SELECT host FROM hosts WHERE hold_until > 0 ORDER BY host")
-    assert held == [("x.blog.example",), ("y.blog.example",)]
+    # The hold of a domain would bind its other hosts, so an unreachable one counts for the run only.
+    assert rows("SELECT host FROM hosts WHERE hold_until > 0") == []
 
 
 def test_local_network_trouble_is_no_failure_of_a_host(simulated, rows):

@@ -284,7 +284,7 @@ REFUSED = {
     "jar": ([head()[:-2], *[b"Set-Cookie: a=b\r\n" * 9000] * 50], "the head of the response is"),
     "trailers": (
         [head("Transfer-Encoding: chunked") + b"0\r\n", *[FIELDS * 9000] * 50],
-        "ended before it was complete",
+        "a line of the chunked body is too long",
     ),
     "switching": ([head("Upgrade: x", status="101 Switching")], "the response is not HTTP"),
     "garbage": ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "the response is not HTTP"),

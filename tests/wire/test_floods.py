@@ -5,7 +5,7 @@ import itertools
 import socket
 import ssl
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -195,11 +195,11 @@ class Records:
     peer = "127.0.0.1"
     has_unread = False
 
-    def __init__(self, context):
+    def __init__(self, context, body):
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
         self._is_secure = False
-        self._pieces = itertools.chain(HEAD + b"\r\n", itertools.repeat(ord("x")))
+        self._pieces = itertools.chain(HEAD + b"\r\n", body)
         self.taken = 0
 
     async def send(self, data):
@@ -213,7 +213,13 @@ class Records:
 
     async def receive(self):
         while self._is_secure and self._to_send.pending < CHUNK_BYTES:
-            self._tls.write(bytes([next(self._pieces)]))
+            octet = next(self._pieces, None)
+            if octet is None:
+                with suppress(ssl.SSLError):
+                    self._tls.unwrap()  # sends the closing alert
+                self._is_secure = False
+            else:
+                self._tls.write(bytes([octet]))
         data = self._to_send.read(CHUNK_BYTES)
         self.taken += len(data)
         return data
@@ -225,20 +231,39 @@ class Records:
         pass
 
 
-def test_records_of_one_byte_are_joined_and_refused(monkeypatch):
+@pytest.fixture
+def read_records(monkeypatch):
+    """Return a function that reads a body which comes in records of one byte."""
     authority = CertificateAuthority()
-    server = Records(authority.context("a.example", Certificate.GOOD))
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
-    body = bytearray()
-    sizes = []
 
-    async def run():
-        stream = await Tls().secure(server, "a.example", 443)
-        assert isinstance(stream, TlsStream)
-        await read_body(HttpExchange(stream), body, sizes)
+    def read(sent, body, sizes):
+        server = Records(authority.context("a.example", Certificate.GOOD), sent)
 
-    with pytest.raises(REFUSALS, match="TLS records"):
-        asyncio.run(run())
-    assert server.taken <= 2 * len(body) + MAX_OVERHEAD_BYTES + MAX_HEAD_BYTES + 2 * CHUNK_BYTES
-    assert min(sizes[:-1]) > CHUNK_BYTES // 40
+        async def run():
+            stream = await Tls().secure(server, "a.example", 443)
+            assert isinstance(stream, TlsStream)
+            await read_body(HttpExchange(stream), body, sizes)
+
+        try:
+            asyncio.run(run())
+        finally:
+            assert server.taken <= 2 * len(body) + MAX_OVERHEAD_BYTES + MAX_HEAD_BYTES
+        return server
+
+    yield read
     authority.close()
+
+
+def test_records_of_one_byte_are_joined_and_refused(read_records):
+    body, sizes = bytearray(), []
+    with pytest.raises(REFUSALS, match="TLS records"):
+        read_records(itertools.repeat(ord("x")), body, sizes)
+    assert min(sizes[:-1]) > CHUNK_BYTES // 40
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 40_000])
+def test_the_closing_alert_ends_a_body(linear, read_records, size):
+    body = bytearray()
+    read_records(b"x" * size, body, [])
+    assert body == b"x" * size

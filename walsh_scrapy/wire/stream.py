@@ -271,11 +271,16 @@ class TlsStream:
             return b""  # also without the closing alert, which many servers do not send
 
     def _read_records(self) -> bytes:
-        """Return the data of all records that have come, which may have one byte each."""
-        records = [self._tls.read(CHUNK_BYTES)]
+        """Return the data of all records that have come, which may have one byte each.
+
+        b"" is the end: OpenSSL returns it again and again after the closing alert.
+        """
+        data = self._tls.read(CHUNK_BYTES)
+        records = [data]
         with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            while True:
-                records.append(self._tls.read(CHUNK_BYTES))
+            while data:
+                data = self._tls.read(CHUNK_BYTES)
+                records.append(data)
         data = b"".join(records)
         self._data_bytes += len(data)
         return data
