@@ -26,7 +26,8 @@ from walsh_scrapy.crawl.ticket import Visit, visit_of
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.options import PREFIX, BadSetting, Options, WrongArgument
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
+from walsh_scrapy.sourcesspider import SourcesSpider
+from walsh_scrapy.spider import DeclaringSpider
 
 STANDARD = sys.stdlib_module_names
 

@@ -9,11 +9,9 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.documents import seconds_left
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
-from walsh_scrapy.crawl.scrapyinternals import is_stopping
-from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import note, ticket_of
-from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import HttpExchange
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 #: Seconds after which a server has noticed that the connection was closed during its response. The
 #: delay of the host is measured from then, because for the server the exchange ends only then.
 CLOSING_SECONDS: Final = 0.02
-#: A request is sent only if at least this many seconds remain for its exchange.
-MIN_EXCHANGE_SECONDS: Final = 1.0
 
 
 class DownloadHandler(BaseDownloadHandler):
@@ -59,35 +55,24 @@ class DownloadHandler(BaseDownloadHandler):
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last_headers = LastHeaders(crawler.settings, crawl.context, crawl.signer)
-        self._is_paced = has_gate(crawler.settings, Gate.PACING)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
 
-        Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's handlers.
+        Raises Unreachable, Denied, TooLate, MachineTrouble and the exceptions of Scrapy's handlers.
         """
         # The URL is read only once, because a middleware may change it while the request waits.
         url = request.url
         proxy = self._network.check_route(request)
         ticket = ticket_of(request)
-        if self._is_paced and not ticket.released:
-            raise Denied("address", f"a middleware changed the URL to {url} after the gates")
+        note(request, sent=None)
         endpoint = endpoint_of(url, proxy, request.meta.get("bindaddress") or self._bind_address)
         if ticket.rank is Rank.TARGET:  # robots.txt has its own limit, beyond which it is cut off
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
-            async with (
-                stalls.limit(timeout, self._seconds_left(url, ticket), is_stopping),
-                self._network.idle.turn,
-            ):
+            async with stalls.limit(timeout), self._network.idle.turn:
                 response = await self._exchange(request, url, ticket, endpoint)
-        except stalls.StoodStill as error:
-            problem = "was told to end" if is_stopping() else "stood still for too long"
-            reason = f"this process {problem} while it requested {url}"
-            if ticket_of(request).sent is None:
-                raise TooLate(reason) from error
-            raise StoodStill(self._clock.now(), reason) from error
         except TimeoutError as error:
             raise DownloadTimeoutError(
                 f"Getting {url} took longer than {timeout} seconds."
@@ -107,17 +92,6 @@ class DownloadHandler(BaseDownloadHandler):
             if maximum and limit is not None and not 0 < limit <= maximum:
                 request.meta[name] = maximum
 
-    def _seconds_left(self, url: str, ticket: Ticket) -> float:
-        """Return for how many seconds this worker may still use the host of a request.
-
-        Raises TooLate if these are too few, because another worker may then send a request to the
-        host. Called before connecting, and directly before the first byte is sent.
-        """
-        seconds = ticket.until - self._clock.moment()
-        if seconds < MIN_EXCHANGE_SECONDS:
-            raise TooLate(f"{url} was not sent: another worker may soon request the same host")
-        return seconds
-
     async def _exchange(
         self, request: Request, url: str, ticket: Ticket, endpoint: Endpoint
     ) -> Response:
@@ -128,7 +102,7 @@ class DownloadHandler(BaseDownloadHandler):
         )
         exchange = HttpExchange(stream)
         try:
-            self._seconds_left(url, ticket)  # raises TooLate
+            seconds_left(url, ticket, self._clock.moment())  # raises TooLate
             message = message_of(request, url, endpoint, self._last_headers.fields(request, url))
             started = self._clock.monotonic()
             connecting = started - begun - (stalls.stalled() - stalled)

@@ -23,7 +23,7 @@ from scrapy.utils.project import data_path
 from walsh_scrapy import identity
 from walsh_scrapy.policy.backoff import MIN_CAP_FACTOR
 from walsh_scrapy.policy.pacing import PaceBy
-from walsh_scrapy.policy.robots.robotstxt import token_of
+from walsh_scrapy.policy.useragents import NoBotName, token_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,7 +383,10 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     """
     project_agent = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
     agent = str(settings["WALSH_USER_AGENT"] or project_agent)
-    token = settings["WALSH_UA_TOKEN"] or token_of(agent)
+    token = settings["WALSH_UA_TOKEN"]
+    if not token:
+        with suppress(NoBotName):
+            token = token_in(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or _NOT_IN_TOKEN.sub("", str(settings["BOT_NAME"])) or "Your-Bot"
         agent = f"{token}/1.0 (+https://your.page.example/)"

@@ -20,7 +20,7 @@ from walsh_scrapy.metadata.alternates import (
 )
 from walsh_scrapy.metadata.document import Document, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.spider import SourcesSpider
+from walsh_scrapy.sourcesspider import SourcesSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

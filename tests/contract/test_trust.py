@@ -276,7 +276,7 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.llmstxt import parse_llms
-from walsh_scrapy.spider import SourcesSpider
+from walsh_scrapy.sourcesspider import SourcesSpider
 
 
 class OwnSpider(SourcesSpider):

@@ -28,7 +28,7 @@ MADE_UP = HtmlResponse(URL, body=b"theirs")
 
 
 def documents():
-    return Documents(Settings(), MemoryStatsCollector(get_crawler()))
+    return Documents(Settings(), MemoryStatsCollector(get_crawler()), lambda: None)
 
 
 def request_of(rank=Rank.ROBOTS, **meta):

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.helpers import cases
 from tests.helpers.robotstxt import check_robots
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.testing.conformance.scenario import token_of as token_of_witness
 
 
@@ -353,11 +352,6 @@ def test_500_kib_are_read_and_a_partial_last_line_is_dropped():
     assert allows(head + filler + b"\nAllow: /private\n", "/private")
     assert not allows(head + filler + b"\n\nAllow: /private\n", "/private")
     assert RobotsTxt.parse(b"Disallow: /" + b"x" * 600_000).rules_for(US).verdict("/x").allowed
-
-
-@cases("user_agent", "token")
-def test_a_token(user_agent, token):
-    assert token_of(user_agent) == token
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ class Crawl:
     @cached_property
     def documents(self) -> Documents:
         """The downloads of robots.txt and the blocklist."""
-        return Documents(self.settings, self.stats)
+        return Documents(self.settings, self.stats, lambda: self.context.clock)
 
     @cached_property
     def reader(self) -> Reader:

@@ -1,4 +1,7 @@
-"""robots.txt, the blocklist and its schema, as the download handler returned them (decision 30).
+"""The last look before a download handler, and robots.txt and the blocklist as it returned them.
+
+Whatever handler sends a request, no request is sent whose time is over, or whose URL is not the one
+that the gates have judged (decision 47).
 
 Middlewares and listeners of a project see the requests for these documents, and their responses,
 like any others. But they cannot allow anything by changing them: each response is copied at the
@@ -15,9 +18,11 @@ from scrapy.exceptions import DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 
 from walsh_scrapy.crawl.messages import conditions_of
-from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.scrapyinternals import is_stopping
+from walsh_scrapy.crawl.startup import SCHEMES, Gate, has_gate
 from walsh_scrapy.crawl.ticket import (
     Delivery,
+    note,
     rank_of,
     renew_ticket,
     ticket_after,
@@ -30,22 +35,26 @@ from walsh_scrapy.exceptions import (
     NotModified,
     NotYet,
     RequestDeferred,
+    StoodStill,
     TooLate,
     TooSlow,
     Unreachable,
     VisitTimeout,
 )
+from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
+from walsh_scrapy.wire import stalls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Clock
     from walsh_scrapy.crawl.scrapyinternals import DownloadHandler
     from walsh_scrapy.crawl.ticket import Ticket
 
@@ -54,6 +63,19 @@ logger = logging.getLogger(__name__)
 #: Limits in ``meta`` that code of a project must not lower: a document beyond a limit is treated as
 #: one that its host did not send.
 _LIMITS: Final = ("download_maxsize", "download_timeout", "download_fail_on_dataloss")
+#: The headers of a request for a document. Our handler adds those of a signature.
+_DOCUMENT_HEADERS: Final = frozenset(
+    {
+        b"Accept",
+        b"Accept-Encoding",
+        b"If-Modified-Since",
+        b"If-None-Match",
+        b"Proxy-Authorization",
+        b"User-Agent",
+    }
+)
+#: A request is sent only if at least this many seconds remain for its exchange.
+MIN_EXCHANGE_SECONDS: Final = 1.0
 _OURS: Final = 'requests with "dont_obey_robotstxt" in their meta'
 _SKIP: Final = f"Let {_OURS} pass through your middlewares unchanged"
 _USE_A_HANDLER: Final = f"{_SKIP}; what downloads by itself belongs into DOWNLOAD_HANDLERS"
@@ -63,11 +85,16 @@ _DO_NOT_STOP: Final = f"Raise no StopDownload for {_OURS}"
 class Documents:
     """The downloads of these documents in one crawl, as a ``Watcher`` of its engine."""
 
-    def __init__(self, settings: BaseSettings, stats: StatsCollector) -> None:
+    def __init__(
+        self, settings: BaseSettings, stats: StatsCollector, get_clock: Callable[[], Clock]
+    ) -> None:
         self._stats = stats
+        self._get_clock = get_clock  # a crawl without paced requests has no state, and no clock
+        self._is_paced = has_gate(settings, Gate.PACING)
+        sets_identity = has_gate(settings, Gate.IDENTITY)
+        self._user_agent = Options.from_settings(settings).user_agent if sets_identity else None
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
-        self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
-        self._warns_of_answers = has_gate(settings, Gate.PACING)
+        self._warns_of_answers = self._is_paced
         # By request: a middleware may remove a ticket from ``meta``, or replace the request.
         self._tickets: dict[Request, Ticket] = {}
 
@@ -125,14 +152,18 @@ class Documents:
             delivery.error = error
 
     async def download(self, handler: DownloadHandler, request: Request) -> Response:
-        """Call the download handler of a request, and copy its response if it is a document."""
+        """Call the download handler of a request, and copy its response if it is a document.
+
+        Raises Denied for a URL that no gate has judged, TooLate for a request whose time is over,
+        StoodStill if its response has not come until then, and NotDelivered.
+        """
         delivery = ticket_of(request).delivery
         if delivery is None:
             self.check_unchanged(request)
-            return await _download(handler, request)
+            return await self._call(handler, request)
         self._begin(request, delivery)
         try:
-            response = await _download(handler, request)
+            response = await self._call(handler, request)
         except StopDownload as error:
             _keep(delivery, getattr(error, "response", None), is_stopped=True)
             raise
@@ -144,7 +175,33 @@ class Documents:
             # Scrapy's middleware unpacks the response once more, within the limit of all pages.
             request.meta.pop("download_maxsize", None)
         _keep(delivery, response, is_stopped="download_stopped" in response.flags)
+        # Otherwise the cookie would go back to the site with its next page.
+        response.headers.pop("Set-Cookie", None)
         return response
+
+    async def _call(self, handler: DownloadHandler, request: Request) -> Response:
+        """Call a download handler within the time of the exchange."""
+        if self._user_agent is not None:
+            request.headers["User-Agent"] = self._user_agent
+        is_web = request.url.partition(":")[0] in SCHEMES
+        if not (self._is_paced and is_web):
+            return await handler(request)
+        ticket = ticket_of(request)
+        if not ticket.released:
+            reason = f"a middleware changed the URL to {request.url} after the gates"
+            raise Denied("address", reason)
+        clock = self._get_clock()
+        seconds = seconds_left(request.url, ticket, clock.moment())
+        note(request, sent=clock.monotonic(), stalled=stalls.stalled())
+        try:
+            async with stalls.limit(None, seconds, is_stopping):
+                return await _download(handler, request)
+        except stalls.StoodStill as error:
+            problem = "was told to end" if is_stopping() else "stood still for too long"
+            reason = f"this process {problem} while it requested {request.url}"
+            if ticket_of(request).sent is None:
+                raise TooLate(reason) from error
+            raise StoodStill(clock.now(), reason) from error
 
     def check_unchanged(self, request: Request) -> None:
         """Raise NotDelivered for a request for a document that has lost its ticket.
@@ -156,13 +213,23 @@ class Documents:
             raise NotDelivered(f"{reason} changed its meta, URL or method", _SKIP)
 
     def _begin(self, request: Request, delivery: Delivery) -> None:
-        """Undo what middlewares of the project have changed in a request for a document."""
+        """Undo what middlewares of the project have changed in a request for a document.
+
+        It keeps a closed list of headers: a site must not get the cookies, the credentials or the
+        keys of a project with the request for its robots.txt.
+        """
         restore_limits(request)
+        for name in set(request.headers) - _DOCUMENT_HEADERS:
+            del request.headers[name]
         if request.headers.get("Accept-Encoding") != b"identity":
             request.headers["Accept-Encoding"] = ACCEPTED
+        for name, value in conditions_of(request).items():
+            request.headers.pop(name, None)
+            if value is not None:
+                request.headers[name] = value
         delivery.request = request
         delivery.received = 0
-        delivery.is_conditional = self._is_conditional and any(conditions_of(request).values())
+        delivery.is_conditional = any(conditions_of(request).values())
 
     def response_of(self, delivery: Delivery, outcome: Response | Exception) -> Response:
         """Return the response that the download handler returned, still packed.
@@ -252,6 +319,17 @@ def _keep(delivery: Delivery, response: Response | None, *, is_stopped: bool) ->
         flags=list(response.flags),
         request=delivery.request,
     )
+
+
+def seconds_left(url: str, ticket: Ticket, moment: float) -> float:
+    """Return for how many seconds this worker may still use the host of a request.
+
+    Raises TooLate if these are too few, because another worker may then send a request to the host.
+    """
+    seconds = ticket.until - moment
+    if seconds < MIN_EXCHANGE_SECONDS:
+        raise TooLate(f"{url} was not sent: another worker may soon request the same host")
+    return seconds
 
 
 def restore_limits(request: Request) -> None:

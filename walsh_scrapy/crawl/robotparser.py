@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy import signals
@@ -12,7 +13,8 @@ from scrapy.utils.python import to_unicode
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots.robotstxt import RobotsTxt, token_of
+from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
+from walsh_scrapy.policy.useragents import NoBotName, token_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,7 +58,9 @@ class RobotsParser(RobotParser):
         name = to_unicode(user_agent, errors="replace")
         if self._token.lower() in name.lower():
             return self._rules
-        return self._robotstxt.rules_for(token_of(name) or name)
+        with suppress(NoBotName):
+            name = token_in(name)
+        return self._robotstxt.rules_for(name)
 
 
 class RobotsSignal:

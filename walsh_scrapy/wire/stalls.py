@@ -122,14 +122,15 @@ def stalled() -> float:
 
 @asynccontextmanager
 async def limit(
-    seconds: float,
+    seconds: float | None,
     max_total: float | None = None,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[None]:
     """Raise TimeoutError after so many seconds, without those in which the process stood still.
 
-    StoodStill is raised after ``max_total`` seconds of any kind, suspension included, and
-    ``END_SECONDS`` after ``is_ending`` returned True, which is asked ten times a second.
+    None is no limit. StoodStill is raised after ``max_total`` seconds of any kind, suspension
+    included, and ``END_SECONDS`` after ``is_ending`` returned True, which is asked ten times a
+    second.
     """
     ticker = _ticker()
     total = asyncio.timeout(max_total)

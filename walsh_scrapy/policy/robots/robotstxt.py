@@ -233,10 +233,6 @@ def _record_at(text: str, offset: int) -> str:
 
 
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")
-_COMPATIBLE: Final = re.compile(r"\bcompatible;\s*([A-Za-z_-]+)")
-_FIRST_PRODUCT: Final = re.compile(r"\s*([A-Za-z_-]+)")
-#: The first product of browsers, and of crawlers that look like one. It names no crawler.
-_BROWSER: Final = "mozilla"
 _EMPTY: Final[Span] = (0, 0)
 
 
@@ -283,17 +279,6 @@ def product_token(name: str) -> str:
     """
     match = _TOKEN.fullmatch(name)
     return match[1].lower() if match else ""
-
-
-def token_of(user_agent: str) -> str | None:
-    """Return the product token in a User-Agent header, or None if it names no crawler.
-
-    That is the name after ``compatible;``, as many crawlers write it, or else the first product.
-    """
-    match = _COMPATIBLE.search(user_agent) or _FIRST_PRODUCT.match(user_agent)
-    if match is None or match[1].lower() == _BROWSER:
-        return None
-    return match[1]
 
 
 def most_specific_name(names: set[str], token: str) -> str | None:

@@ -10,8 +10,8 @@ from protego import Protego
 
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
-from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.policy.urls import origin_of, robots_url
+from walsh_scrapy.policy.useragents import NoBotName, is_token, token_in
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.call import WrongCall
 
@@ -161,11 +161,13 @@ class Draft:
     """
 
     def __init__(self, body: bytes, user_agent: str, now: float) -> None:
-        token = "*" if user_agent == "*" else token_of(user_agent)
-        if token is None:
+        is_name = user_agent == "*" or is_token(user_agent)
+        try:
+            token = user_agent if is_name else token_in(user_agent)
+        except NoBotName as error:
             raise WrongCall(
-                f"{user_agent!r} has no name of a bot; write a name such as GPTBot, or '*'"
-            )
+                f"{user_agent!r}: {error}; write a name such as GPTBot, or '*'"
+            ) from None
         self._user_agent = user_agent
         self._bot = token if " " in user_agent else user_agent
         self._now = now
