@@ -262,7 +262,7 @@ def test_a_dead_host_defers_no_other_host_of_its_domain(simulated, rows):
         starts=[0.0, 4 * DAY, 8 * DAY],
     )
     assert [outcomes(run) for run in runs] == [{"failed": 2, "deferred": 1, "fetched": 1}] * 3
-    # A hold would bind the other hosts of the domain, so an unreachable one counts for the run only.
+    # A hold would bind the other hosts of the domain.
     assert rows("SELECT host FROM hosts WHERE hold_until > 0") == []
 
 
