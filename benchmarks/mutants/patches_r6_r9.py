@@ -47,7 +47,7 @@ OF_R6_TO_R9: Final = (
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
               "PrivateHostsMiddleware._check",
-              "if not is_marked and host not in self._public_hosts:", "if True:"),
+              "hops = [hop.url for hop in hops_of(request)]", "return None"),
     )),
     Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
         Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
