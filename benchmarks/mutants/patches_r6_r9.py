@@ -47,7 +47,8 @@ OF_R6_TO_R9: Final = (
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
               "PrivateHostsMiddleware._check",
-              "hops = [hop.url for hop in hops_of(request)]", "return None"),
+              "hops = [hop.url for hop in hops_of(request)]",
+              "hops = [hop.url for hop in hops_of(request)]\n        if request: return None"),
     )),
     Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
         Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
