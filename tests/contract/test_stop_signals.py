@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -18,6 +19,7 @@ from tests.helpers.sites import (
     trouble,
 )
 from walsh_scrapy.identity import SPEC_VERSION
+from walsh_scrapy.testing.site import DEAD, Answer
 from walsh_scrapy.testing.web import Reply
 
 HANG_UP_TWICE = (signal.SIGHUP, signal.SIGHUP)
@@ -171,3 +173,32 @@ def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl
     assert json.loads(kept[0][5])["contract"] == SPEC_VERSION
     assert rows_of(result, "SELECT DISTINCT run FROM requests") == [(1,)]
     assert rows_of(result, "SELECT DISTINCT run FROM entries") == [(1,)]
+
+
+ASKING = """
+from scrapy import Request
+from walsh_scrapy.spiders import FeedsSpider
+
+
+class Asking(FeedsSpider):
+    name = "asking"
+
+    async def start(self):
+        for source in self.sources:
+            await self.crawler.engine.download_async(Request(source.url))
+        yield {}
+"""
+
+
+def test_a_gate_that_waits_for_a_dead_host_ends_with_the_run(direct_web, crawl, project_with):
+    """Its robots.txt is given up once, and not tried again while the crawl ends."""
+    web = direct_web(replace(site("dead.example"), dns=Answer((DEAD,))))
+    project = project_with(ASKING)
+    running = crawl.start(web, "asking", sources=["http://dead.example/feed"], project=project)
+    wait_until(web, lambda: bool(web.lookups))
+    os.kill(running.pid, signal.SIGTERM)
+    wait_until(web, lambda: not running.running)
+    result = running.wait()
+    assert result.stats["finish_reason"] == "shutdown"
+    assert result.stats["downloader/request_count"] == 1
+    assert hosts_in_flight(crawl) == []

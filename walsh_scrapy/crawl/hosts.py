@@ -400,9 +400,10 @@ class Hosts:
     def take_back(self) -> None:
         """Take back all answers that the proxy may have made: the run has shown no network."""
         error = "no host could be reached in this run"
+        is_doubtful = self._context.connectivity.is_doubtful
         with suppress(StateUnavailable, RefusedValues):
             for host, answers in self._doubtful.items():
-                if any(map(self._context.connectivity.is_doubtful, answers.names)):
+                if any(is_doubtful(name) for name in answers.names):
                     self._state.write(TakeBack(host, answers, error))
 
     def withdraw(self, request: Request, host: str) -> None:
