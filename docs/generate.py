@@ -1,8 +1,9 @@
 """Write the generated parts of the reference pages: ``make references``.
 
 A generated part stands below a heading, between the lines ``<!--generated-->`` and ``<!--end-->``.
-The heading names a command, a setting or a view. The text comes from the help of the command, from
-the ``#:`` comment of the setting, or from the docstring of the view.
+The heading names a command, a setting or a view, or what the add-on changes. The text comes from
+the help of the command, from the ``#:`` comment of the setting, from the docstring of the view, or
+from the tables of the add-on.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.settings import Settings
 from sqlalchemy import create_engine
 
-from walsh_scrapy import options
+from walsh_scrapy import addon, options
 from walsh_scrapy.console.commands import COMMANDS
 from walsh_scrapy.console.program import build_parser
+from walsh_scrapy.crawl.startup import GATES, SCHEMES, SPIDER_GATES, Gate, Kind
 from walsh_scrapy.state import tables
 from walsh_scrapy.state.views import VIEWS, create_views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 DOCS: Final = Path(__file__).parent
 _PART: Final = re.compile(
@@ -159,9 +161,9 @@ def _describe_setting(name: str) -> str:
     if field.name == "state_url":
         default = default.replace(f"{Path.cwd()}/", "")
     line = f"Default: {_value(default)}."
-    if field.name in options.DEFAULTS_OF_OWN_IDENTITY:
-        own = _value(options.DEFAULTS_OF_OWN_IDENTITY[field.name])
-        line = f"{line} For a bot with its own identity: {own}."
+    if field.name in options.WALSH_RESEARCH_DEFAULTS:
+        own = _value(options.WALSH_RESEARCH_DEFAULTS[field.name])
+        line = f"{line} For Walsh-Research: {own}."
     values = field.metadata["arguments"]
     if values and isinstance(values[0], str):
         line = f"{line} One of {', '.join(_value(value) for value in values)}."
@@ -220,6 +222,98 @@ def _columns_of_views() -> dict[str, tuple[str, ...]]:
         }
 
 
+# The add-on
+
+_FORCED: Final = "Forced settings"
+_COMPONENTS: Final = "Components"
+_REASONS_OF_DELAYS: Final = "this add-on keeps the delays"
+_ONLY_DECLARED: Final = "  # declared crawls only"
+
+
+def _describe_addon(name: str) -> str:
+    """Return what the add-on changes, for both kinds of crawl."""
+    return _describe_forced_settings() if name == _FORCED else _describe_components()
+
+
+def _describe_forced_settings() -> str:
+    own, declared = _forced_of(Kind.OWN), _forced_of(Kind.DECLARED)
+    lines = ["| setting | own crawl | declared crawl | because |", "|---|---|---|---|"]
+    for name, (value, reason) in (own | declared).items():
+        cells = (f"`{name}`", own[name][0] if name in own else "yours", value, reason)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _forced_of(kind: Kind) -> dict[str, tuple[str, str]]:
+    """Return the value of each setting that a kind of crawl forces, in words, and its reason."""
+    ceilings = {
+        name: (f"at most `{maximum}`", "a lower value stays")
+        for name, maximum in addon.CEILINGS[kind].items()
+    }
+    values = addon.MUSTS | (addon.DECLARED_MUSTS | addon.SERIAL if kind is Kind.DECLARED else {})
+    delays = {name: (_code(value), _REASONS_OF_DELAYS) for name, value in addon.DELAYS.items()}
+    not_cached = ("with 429 and 503", "a copy says nothing about now")
+    return {
+        "USER_AGENT": ("the name of your bot", "the only one that is sent"),
+        **{name: (_code(value), reason) for name, (value, reason) in values.items()},
+        **delays,
+        "RETRY_HTTP_CODES": ("without 429 and 503", "this add-on retries these"),
+        "HTTPCACHE_IGNORE_HTTP_CODES": not_cached,
+        **ceilings,
+    }
+
+
+def _code(value: object) -> str:
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+
+
+def _describe_components() -> str:
+    own = addon.CHAINS[Kind.OWN]
+    middlewares = [
+        line
+        for gate in GATES[Kind.DECLARED]
+        for line in _lines_of(gate, note="" if gate.path in own else _ONLY_DECLARED)
+    ]
+    spider = [
+        f'    "{path}": {order},{_ONLY_DECLARED}'
+        for path, order in SPIDER_GATES[Kind.DECLARED].items()
+    ]
+    extensions = [f'    "{path}": {order},' for path, order in addon.EXTENSIONS.items()]
+    handlers = [
+        f'    "{scheme}": "{addon.HANDLERS[Kind.OWN]}",  # unless you name one'
+        for scheme in SCHEMES
+    ]
+    parts = (
+        "```python",
+        "DOWNLOADER_MIDDLEWARES = {",
+        *middlewares,
+        "}",
+        "SPIDER_MIDDLEWARES = {",
+        *spider,
+        "}",
+        "EXTENSIONS = {",
+        *extensions,
+        "}",
+        "DOWNLOAD_HANDLERS = {",
+        *handlers,
+        "}",
+        "```",
+    )
+    removed = [f"`{path}`" for paths in addon.SWITCHED_OFF.values() for path in paths]
+    handler = addon.HANDLERS[Kind.DECLARED]
+    text = (
+        f"A declared crawl has `{handler}` for both, and no handler for any other scheme. It is "
+        f"also without {', '.join(removed)}, which its settings switch off."
+    )
+    return "\n".join(parts) + f"\n\n{_fill(text)}"
+
+
+def _lines_of(gate: Gate, note: str) -> Iterator[str]:
+    if gate.replaced:
+        yield f'    "{gate.replaced}": None,{note}'
+    yield f'    "{gate.path}": {gate.order},{note}'
+
+
 # Comments
 
 
@@ -258,6 +352,7 @@ def _fill(text: str, indent: str = "") -> str:
 
 PAGES: Final = {
     "commands.md": Page((_SHARED_HEADING, *COMMANDS), _describe_command),
+    "reuse.md": Page((_FORCED, _COMPONENTS), _describe_addon),
     "settings.md": Page(_SETTINGS, _describe_setting),
     "state.md": Page((*VIEWS, _TABLES), _describe_view),
 }

@@ -19,12 +19,13 @@ from walsh_scrapy.crawl.log import install_json_log
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import (
     DOWNLOADER,
+    GATES,
     HANDLER,
-    REPLACED,
     SCHEDULER,
     SCHEMES,
     SPIDER_GATES,
-    Gate,
+    Kind,
+    kind_of,
     reactor_problem,
 )
 from walsh_scrapy.options import (
@@ -32,17 +33,21 @@ from walsh_scrapy.options import (
     ForcedSetting,
     Options,
     bad_setting,
+    identity_of,
+    is_enabled,
     log_format_of,
+    no_identity,
     number_of,
-    proposed_identity,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.pacing import MAX_TIMEOUT_SECONDS
 from walsh_scrapy.policy.wording import cut
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from scrapy import Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
@@ -55,19 +60,31 @@ EXTENSIONS: Final = {
     "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
-#: Each request is sent once. No other scheme has a handler.
-HANDLERS: Final = dict.fromkeys(SCHEMES, HANDLER)
+#: The handlers of each kind of crawl. Both send a request once (R5).
+HANDLERS: Final = {
+    Kind.DECLARED: HANDLER,
+    Kind.OWN: "walsh_scrapy.http11handler.HTTP11DownloadHandler",
+}
+#: The values of ``WALSH_`` settings that the project does not set.
+KIND_DEFAULTS: Final[dict[Kind, dict[str, Any]]] = {
+    Kind.DECLARED: {"WALSH_SCOPE": "declared", "WALSH_SERIAL": True},
+    Kind.OWN: {"WALSH_SCOPE": "any", "WALSH_SERIAL": False},
+}
 #: 15 MiB.
 MAX_BODY_BYTES: Final = 15 * 1024 * 1024
-#: For one request, from the name lookup to the last byte; its host is busy for longer.
-MAX_TIMEOUT_SECONDS: Final = 60
+#: The time limit of a request of a declared crawl, from the name lookup to the last byte.
+DECLARED_TIMEOUT_SECONDS: Final = 60
 _MAX_SHOWN_CHARACTERS: Final = 200
 
-#: The value of each setting, and why the value of a project is ignored.
+#: The value of each setting in every crawl, and why the value of a project is ignored.
 MUSTS: Final[dict[str, tuple[Any, str]]] = {
     "SCHEDULER": (SCHEDULER, "the scheduler of this add-on waits until a host may be requested"),
     "DOWNLOADER": (DOWNLOADER, "the middlewares of this add-on need the downloader of Scrapy"),
     "ROBOTSTXT_OBEY": (True, "this add-on always obeys robots.txt"),
+    "CONCURRENT_REQUESTS_PER_DOMAIN": (1, "a host gets one request at a time"),
+}
+#: Further settings of declared crawls.
+DECLARED_MUSTS: Final[dict[str, tuple[Any, str]]] = {
     "ROBOTSTXT_USER_AGENT": (None, "WALSH_UA_TOKEN names your bot in robots.txt"),
     "ROBOTSTXT_PARSER": (
         "scrapy.robotstxt.ProtegoRobotParser",
@@ -80,14 +97,11 @@ MUSTS: Final[dict[str, tuple[Any, str]]] = {
     "HTTPCACHE_ENABLED": (False, "this add-on decides whether a cache may answer"),
     "TELNETCONSOLE_ENABLED": (False, "nobody may control a crawl from outside"),
     "REMOTE_CONTROL_ENABLED": (False, "nobody may control a crawl from outside"),
-    "CONCURRENT_REQUESTS_PER_DOMAIN": (1, "a host gets one request at a time"),
     "DOWNLOAD_VERIFY_CERTIFICATES": (True, "this add-on checks every certificate"),
-    # RetryMiddleware of Scrapy retries the rest.
-    "RETRY_HTTP_CODES": (
-        [500, 502, 504, 522, 524, 408],
-        "BackoffMiddleware retries 429 and 503, after the waits of their hosts",
-    ),
 }
+#: RetryMiddleware of Scrapy retries these under the Walsh-Research identity.
+RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
+_WHO_RETRIES: Final = "BackoffMiddleware retries 429 and 503, after the waits of their hosts"
 SERIAL: Final = {"CONCURRENT_REQUESTS": (1, "requests are sent one at a time")}
 #: `crawl.delays` keeps the delays of these: in the downloader they would delay a request whose
 #: exchange has begun.
@@ -96,15 +110,18 @@ DELAYS: Final[dict[str, Any]] = {
     "DOWNLOAD_SLOTS": {},
     "AUTOTHROTTLE_ENABLED": False,
 }
-#: The maximum of each setting. A lower value stays.
-CEILINGS: Final[dict[str, int]] = {
-    "DOWNLOAD_MAXSIZE": MAX_BODY_BYTES,
-    "DOWNLOAD_WARNSIZE": MAX_BODY_BYTES,
-    "DOWNLOAD_TIMEOUT": MAX_TIMEOUT_SECONDS,
-    "REDIRECT_MAX_TIMES": 5,
+#: The maximum of each setting, by the kind of crawl. A lower value stays; 0 means no limit.
+CEILINGS: Final[dict[Kind, dict[str, int]]] = {
+    Kind.DECLARED: {
+        "DOWNLOAD_MAXSIZE": MAX_BODY_BYTES,
+        "DOWNLOAD_WARNSIZE": MAX_BODY_BYTES,
+        "DOWNLOAD_TIMEOUT": DECLARED_TIMEOUT_SECONDS,
+        "REDIRECT_MAX_TIMES": 5,
+    },
+    Kind.OWN: {"DOWNLOAD_TIMEOUT": MAX_TIMEOUT_SECONDS},
 }
-#: The components that forced settings switch off. Scrapy would import each of them to find that
-#: out, and with them an HTTP client and a web server.
+#: The components that forced settings of declared crawls switch off. Scrapy would import each of
+#: them to find that out, and with them an HTTP client and a web server.
 SWITCHED_OFF: Final = {
     "DOWNLOADER_MIDDLEWARES_BASE": ("scrapy.downloadermiddlewares.cookies.CookiesMiddleware",),
     "EXTENSIONS_BASE": (
@@ -115,16 +132,18 @@ SWITCHED_OFF: Final = {
 }
 #: The cache of another bot answers before PacingMiddleware, so a copy begins no exchange (R4).
 HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
-_CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACED)
+#: The downloader middlewares of each kind, and those of Scrapy that they replace.
+CHAINS: Final[dict[Kind, dict[str, int | None]]] = {
+    kind: {gate.path: gate.order for gate in gates}
+    | {gate.replaced: None for gate in gates if gate.replaced}
+    for kind, gates in GATES.items()
+}
 _FIXED_COMPONENT: Final = "this add-on sets this component itself"
 _FIXED_HANDLER: Final = "Walsh-Research sends its requests by the handler of this add-on"
 _SERIAL_IS_OPTIONAL: Final = "set WALSH_SERIAL = False to crawl several hosts at once"
 #: What a bot with its own identity may choose: the rules against it are those of Walsh-Research.
 _CHOICES: Final = ("CONCURRENT_REQUESTS", "HTTPCACHE_ENABLED", "DOWNLOAD_HANDLERS")
 _CHOICE: Final = "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN to choose it"
-_UNDECLARED: Final = (
-    "spider %r has no declared sources, so it may request nothing; to let it follow links, set %s"
-)
 
 
 class Addon:
@@ -156,32 +175,35 @@ class Addon:
 
         A bad ``WALSH_`` setting ends the process with one line.
         """
+        # There is no crawler if only settings are checked: commands crawl what is declared.
+        spidercls = self._crawler.spidercls if self._crawler else DeclaringSpider
         try:
             self.check_reactor(settings)  # a spider may have another one in its custom_settings
+            if not is_enabled(settings):
+                _check_disabled(settings)
+                raise NotConfigured("WALSH_ENABLED is False, so this add-on does nothing")
+            kind = set_kind(settings, spidercls)
             options = Options.from_settings(settings)
-            self._check_scope(settings, options)
-            _check_identity(settings, options)
-            forced = forced_settings(settings, options)
+            forced = forced_settings(settings, options, kind)
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
-        if not options.enabled:
-            raise NotConfigured("WALSH_ENABLED is False, so this add-on does nothing")
         for name, value in DELAYS.items():
             _force(settings, name, value)
         for name, (value, reason) in forced.items():
             _force(settings, name, value, name, _advise(name, reason, options))
-        for table, paths in SWITCHED_OFF.items():
-            for path in paths:
-                settings[table].pop(path, None)
-        has_cache = settings["HTTPCACHE_ENABLED"]
+        if kind is Kind.DECLARED:
+            for table, paths in SWITCHED_OFF.items():
+                for path in paths:
+                    settings[table].pop(path, None)
+        cache = HTTP_CACHE if settings["HTTPCACHE_ENABLED"] else {}
         for table, components in (
-            ("DOWNLOADER_MIDDLEWARES", _CHAIN | HTTP_CACHE if has_cache else _CHAIN),
-            ("SPIDER_MIDDLEWARES", SPIDER_GATES),
+            ("DOWNLOADER_MIDDLEWARES", CHAINS[kind] | cache),
+            ("SPIDER_MIDDLEWARES", SPIDER_GATES[kind]),
             ("EXTENSIONS", EXTENSIONS),
         ):
             for path, order in components.items():
                 _force(settings[table], path, order, f"{table}[{path!r}]", _FIXED_COMPONENT)
-        _set_handlers(settings, options)
+        _set_handlers(settings, options, kind)
 
     @staticmethod
     def check_reactor(settings: BaseSettings) -> None:
@@ -193,48 +215,61 @@ class Addon:
         if problem := reactor_problem(settings):
             raise problem
 
-    def _check_scope(self, settings: Settings, options: Options) -> None:
-        """Raise BadSetting for a spider that could request nothing; the message has the remedy."""
-        # There is no crawler if only settings are checked.
-        spider = self._crawler.spidercls if self._crawler else DeclaringSpider
-        if not options.enabled or options.scope == "any" or issubclass(spider, DeclaringSpider):
-            return
-        lines = ['WALSH_SCOPE = "any"']
-        if options.is_walsh_research:
-            lines = [*proposed_identity(settings), *lines]
-        raise BadSetting(_UNDECLARED % (spider.name, ", ".join(lines)))
+
+def set_kind(settings: BaseSettings, spidercls: type[Spider]) -> Kind:
+    """Return the kind of a crawl, and set its identity, and what the project leaves to its kind.
+
+    Raises BadSetting for a crawl without an identity, for a spider without declared sources under
+    the Walsh-Research identity, and for one that may request declared sources only.
+    """
+    kind = kind_of(spidercls, settings)
+    bot = identity_of(settings, spidercls)
+    if bot is None:
+        raise no_identity(settings)
+    if kind is Kind.OWN and settings["WALSH_SCOPE"] == "declared":
+        expected = f"'any', because spider {spidercls.name!r} has no declared sources"
+        raise bad_setting("WALSH_SCOPE", "declared", expected)
+    for name, value in bot._asdict().items():
+        settings.set(f"WALSH_{name.upper()}", value, priority=FORCED)
+    for name, value in KIND_DEFAULTS[kind].items():
+        if settings[name] is None:
+            settings.set(name, value, priority="addon")
+    return kind
 
 
-def forced_settings(settings: Settings, options: Options) -> dict[str, tuple[Any, str]]:
+def forced_settings(settings: Settings, options: Options, kind: Kind) -> dict[str, tuple[Any, str]]:
     """Return the value of each forced setting, and why another one is ignored.
 
-    A bot with its own identity keeps its retries and its HTTP cache, but not for 429 and 503: a
+    Every bot but Walsh-Research keeps its retries and its HTTP cache, but not for 429 and 503: a
     refusal is about the time of the next request, not about the page (R5). Raises BadSetting.
     """
-    forced = {"USER_AGENT": (options.user_agent, "WALSH_USER_AGENT names your bot"), **MUSTS}
+    reason = "this is the name of your bot, also in robots.txt"
+    forced = {"USER_AGENT": (options.user_agent, reason), **MUSTS}
+    if kind is Kind.DECLARED:
+        forced |= DECLARED_MUSTS
     if options.serial:
         forced |= SERIAL
-    for name, maximum in CEILINGS.items():
+    for name, maximum in CEILINGS[kind].items():
         number = number_of(settings, name, maximum, low=0.0, high=math.inf)
         is_unlimited = number == 0 and name != "REDIRECT_MAX_TIMES"
         value = maximum if number >= maximum or is_unlimited else settings[name]
         forced[name] = (value, f"the maximum is {maximum}")
     if options.is_walsh_research:
-        return forced
+        return forced | {"RETRY_HTTP_CODES": (RETRIED_BY_SCRAPY, _WHO_RETRIES)}
     codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
     codes = [code for code in codes if code not in RETRIED_STATUSES]
-    forced["RETRY_HTTP_CODES"] = (codes, MUSTS["RETRY_HTTP_CODES"][1])
+    forced["RETRY_HTTP_CODES"] = (codes, _WHO_RETRIES)
     if settings.getbool("HTTPCACHE_ENABLED"):
         uncached = {int(code) for code in settings.getlist("HTTPCACHE_IGNORE_HTTP_CODES")}
         uncached |= RETRIED_STATUSES
         settings.set("HTTPCACHE_IGNORE_HTTP_CODES", sorted(uncached), FORCED)
-        del forced["HTTPCACHE_ENABLED"]
+        forced.pop("HTTPCACHE_ENABLED", None)
     return forced
 
 
-def _check_identity(settings: BaseSettings, options: Options) -> None:
+def _check_disabled(settings: BaseSettings) -> None:
     """Raise BadSetting if Walsh-Research would be sent as User-Agent without the middlewares."""
-    if not options.enabled and identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
+    if identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
         raise BadSetting(
             f"USER_AGENT names {identity.UA_TOKEN}, and WALSH_ENABLED is False: that name is not "
             "sent without the middlewares; remove one of the two settings"
@@ -248,25 +283,26 @@ def _advise(name: str, reason: str, options: Options) -> str:
     return f"{reason}; {_SERIAL_IS_OPTIONAL}" if name in SERIAL else reason
 
 
-def _set_handlers(settings: Settings, options: Options) -> None:
-    """Set the download handlers for http and https, and remove all others.
+def _set_handlers(settings: Settings, options: Options, kind: Kind) -> None:
+    """Set the download handlers for http and https; in a declared crawl remove all others.
 
     A bot with its own identity may have other handlers, also by an add-on after this one.
-    `crawl.network` then logs the promises that these handlers must keep.
+    `crawl.network` then logs the promises that these handlers must keep in a declared crawl.
     """
     name = "DOWNLOAD_HANDLERS"
     handlers: BaseSettings = settings[name]
-    for scheme in settings.getwithbase(name):
-        if scheme not in SCHEMES:
-            _force(handlers, scheme, None, f"{name}[{scheme!r}]", _FIXED_COMPONENT)
+    if kind is Kind.DECLARED:
+        for scheme in settings.getwithbase(name):
+            if scheme not in SCHEMES:
+                _force(handlers, scheme, None, f"{name}[{scheme!r}]", _FIXED_COMPONENT)
     if not options.is_walsh_research:
-        for scheme, handler in HANDLERS.items():
+        for scheme in SCHEMES:
             if not handlers.get(scheme):
-                handlers.set(scheme, handler, priority="addon")
+                handlers.set(scheme, HANDLERS[kind], priority="addon")
         return
     reason = _advise(name, _FIXED_HANDLER, options)
-    for scheme, handler in HANDLERS.items():
-        _force(handlers, scheme, handler, f"{name}[{scheme!r}]", reason)
+    for scheme in SCHEMES:
+        _force(handlers, scheme, HANDLER, f"{name}[{scheme!r}]", reason)
     settings.attributes[name] = _forced_setting(handlers, name, reason)
 
 

@@ -54,7 +54,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._max_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
-        self._last_headers = LastHeaders(crawler.settings, crawl.context, crawl.signer)
+        self._last_headers = LastHeaders(crawler.settings, crawl.kind, crawl.context, crawl.signer)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
@@ -63,7 +63,7 @@ class DownloadHandler(BaseDownloadHandler):
         """
         # The URL is read only once, because a middleware may change it while the request waits.
         url = request.url
-        proxy = self._network.check_route(request)
+        proxy = self._network.route_of(request)
         ticket = ticket_of(request)
         note(request, sent=None)
         endpoint = endpoint_of(url, proxy, request.meta.get("bindaddress") or self._bind_address)

@@ -12,7 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from scrapy import version_info
@@ -23,11 +23,12 @@ from scrapy.utils.project import data_path
 from walsh_scrapy import identity
 from walsh_scrapy.policy.backoff import MIN_CAP_FACTOR
 from walsh_scrapy.policy.pacing import PaceBy
-from walsh_scrapy.policy.useragents import NoBotName, token_in
+from walsh_scrapy.policy.useragents import NoBotName, is_token, token_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy import Spider
     from scrapy.settings import BaseSettings
 
 PREFIX: Final = "WALSH_"
@@ -40,24 +41,25 @@ SignatureForm: TypeAlias = Literal["dictionary", "string"]
 
 DAY_SECONDS: Final = 86_400
 _SECRET: Final = ("state_url", "signing_key")
+_NOT_IN_TOKEN: Final = re.compile("[^A-Za-z_-]")
 _HOW_TO_CHOOSE: Final = (
     f"under the Walsh-Research identity; set your own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN to "
     "choose"
 )
-#: The defaults of a bot with its own identity. It has no blocklist unless it names one, and obeys
-#: RFC 9309 2.3.1.4 while robots.txt is unreachable.
-DEFAULTS_OF_OWN_IDENTITY: Final = {
-    "blocklist_url": "",
-    "blocklist_schema_url": "",
-    "robots_unreachable": "phased",
+#: The defaults under the Walsh-Research identity: its site owners opt out in its blocklist, and the
+#: contract lets it fetch while robots.txt is unreachable.
+WALSH_RESEARCH_DEFAULTS: Final = {
+    "blocklist_url": identity.BLOCKLIST_URL,
+    "blocklist_schema_url": identity.BLOCKLIST_SCHEMA_URL,
+    "robots_unreachable": "allow",
 }
 _EXPECTED_KEY_URL: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
 _NO_IDENTITY: Final = (
-    "the project has no identity, and no request is sent without one; set {} in its settings"
+    "the project names no bot of its own, and no request is sent without a name; add this line to "
+    'its settings: USER_AGENT = "{}/1.0 (+https://your.page.example/)"'
 )
-_NOT_IN_TOKEN: Final = re.compile("[^A-Za-z_-]")
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
@@ -89,6 +91,16 @@ def number_of(
     """
     value = settings.get(name)
     return default if value is None else checked_number(name, value, low, high)
+
+
+class Identity(NamedTuple):
+    """The name of a bot: its User-Agent header, and its product token in robots.txt."""
+
+    user_agent: str
+    ua_token: str
+
+
+WALSH_RESEARCH: Final = Identity(identity.USER_AGENT, identity.UA_TOKEN)
 
 
 class ForcedSetting(SettingsAttribute):
@@ -240,10 +252,12 @@ class Options:
 
     #: `False` switches the add-on off, and all its gates with it.
     enabled: bool = _setting(True, _check_flag)
-    #: The User-Agent header of every request.
-    user_agent: str = _setting(identity.USER_AGENT, _check_line)
-    #: The product token that selects the groups of robots.txt, in upper or lower case.
-    ua_token: str = _setting(identity.UA_TOKEN, _check_line)
+    #: The User-Agent header of every request. Empty: the one that Scrapy would send by the
+    #: project's own settings, such as its `USER_AGENT`.
+    user_agent: str = _setting("", _check_line)
+    #: The product token that selects the groups of robots.txt, in upper or lower case. Empty: the
+    #: name of the bot in the User-Agent.
+    ua_token: str = _setting("", _check_line)
     #: The file of the private key that signs every https request. Empty: requests are not signed.
     signing_key: str = _setting("", _check_line)
     #: The https URL at which the public keys are published, sent with every signature.
@@ -252,16 +266,17 @@ class Options:
     #: for verifiers of older drafts.
     signature_form: SignatureForm = _setting("dictionary", _check_choice, *get_args(SignatureForm))
     #: The URL of the published blocklist, the hosts whose owners opted out. Empty: there is none.
-    blocklist_url: str = _setting(identity.BLOCKLIST_URL, _check_url)
+    blocklist_url: str = _setting("", _check_url)
     #: The URL of a JSON Schema that the published blocklist must satisfy, in addition to the
     #: bundled schema. Empty: the bundled schema alone.
-    blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _check_url)
+    blocklist_schema_url: str = _setting("", _check_url)
     #: A file with hosts to block, in addition to the published blocklist.
     blocklist_file: str = _setting("", _check_line)
     #: The SQLAlchemy URL of the state database.
     state_url: str = _setting("", _check_state_url)
     #: The minimum delay from the end of one exchange with a host to the next request, in seconds.
-    min_interval: float = _setting(1.0, checked_number, 1.0, DAY_SECONDS)
+    #: Below 1 only in a project's own crawl.
+    min_interval: float = _setting(1.0, checked_number, 0.0, DAY_SECONDS)
     #: `True`: one request at a time, over at most one connection. `False`: one request at a time
     #: for each host.
     serial: bool = _setting(True, _check_flag)
@@ -280,7 +295,7 @@ class Options:
     #: the retries, or sends no response. `"allow"` and `"disallow"` use the last good copy, and
     #: without a copy allow everything or nothing. `"phased"` does what RFC 9309 2.3.1.4 says.
     robots_unreachable: RobotsUnreachable = _setting(
-        "allow", _check_choice, *get_args(RobotsUnreachable)
+        "phased", _check_choice, *get_args(RobotsUnreachable)
     )
     #: The maximum number of retries after a 429 or 503. One more refusal in a row defers the
     #: remaining requests of the host to a later run.
@@ -303,25 +318,29 @@ class Options:
     log_format: LogFormat = _setting("text", _check_log_format, *get_args(LogFormat))
 
     @classmethod
-    def from_settings(cls, settings: BaseSettings) -> Options:
+    def from_settings(
+        cls, settings: BaseSettings, spidercls: type[Spider] | None = None
+    ) -> Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
-        Raises BadSetting for
+        Without an identity ``user_agent`` and ``ua_token`` are empty: a command that only reads the
+        state needs none. Raises BadSetting for
 
         - a value of the wrong type or outside of its limits;
         - an unknown ``WALSH_`` name;
-        - an identity that is empty, or a mixture with that of Walsh-Research;
+        - an identity that names no bot, or a mixture with that of Walsh-Research;
         - a choice that is fixed under the Walsh-Research identity.
         """
         _refuse_unknown_names(settings)
         values = {name: _read_setting(settings, name) for name in _FIELDS}
-        if not (values["user_agent"] and values["ua_token"]):
-            raise BadSetting(_NO_IDENTITY.format(" and ".join(proposed_identity(settings))))
-        is_walsh_research = _check_identity(values["user_agent"], values["ua_token"])
-        if not is_walsh_research:
+        bot = identity_of(settings, spidercls)
+        if bot is not None:
+            values |= bot._asdict()
+        is_walsh_research = bot == WALSH_RESEARCH
+        if is_walsh_research:
             values |= {
                 name: default
-                for name, default in DEFAULTS_OF_OWN_IDENTITY.items()
+                for name, default in WALSH_RESEARCH_DEFAULTS.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
         high = 30.0 * DAY_SECONDS
@@ -350,7 +369,7 @@ class Options:
     @property
     def is_walsh_research(self) -> bool:
         """True if the crawl has the Walsh-Research identity (R1)."""
-        return self.ua_token == identity.UA_TOKEN
+        return Identity(self.user_agent, self.ua_token) == WALSH_RESEARCH
 
 
 _FIELDS: Final = {option.name: option for option in fields(Options)}
@@ -375,22 +394,61 @@ def log_format_of(settings: BaseSettings) -> LogFormat:
     return log_format
 
 
-def proposed_identity(settings: BaseSettings) -> list[str]:
-    """Return the two lines of settings that give a project its own identity.
+def is_enabled(settings: BaseSettings) -> bool:
+    """Return ``WALSH_ENABLED`` alone. Raises BadSetting for a value that is no flag."""
+    return bool(_read_setting(settings, "enabled"))
 
-    They have the project's ``USER_AGENT``. Without one they have its ``BOT_NAME``, and the URL of a
-    page to fill in.
+
+def identity_of(settings: BaseSettings, spidercls: type[Spider] | None = None) -> Identity | None:
+    """Return the identity of a crawl, or None if the project names no bot.
+
+    ``WALSH_USER_AGENT`` and ``WALSH_UA_TOKEN`` are it where they are set. What they do not say
+    comes from the User-Agent that Scrapy would send for a spider of this class. Raises BadSetting
+    for a User-Agent that names no bot, for a token that robots.txt cannot name (RFC 9309 2.2.1),
+    for a User-Agent without the token, and for a mixture with the Walsh-Research identity.
     """
-    project_agent = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
-    agent = str(settings["WALSH_USER_AGENT"] or project_agent)
-    token = settings["WALSH_UA_TOKEN"]
-    if not token:
-        with suppress(NoBotName):
-            token = token_in(agent)
-    if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
-        token = token or _NOT_IN_TOKEN.sub("", str(settings["BOT_NAME"])) or "Your-Bot"
-        agent = f"{token}/1.0 (+https://your.page.example/)"
-    return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
+    name, agent = PREFIX + "USER_AGENT", _read_setting(settings, "user_agent")
+    token: str = _read_setting(settings, "ua_token")
+    if not agent:
+        name, agent = own_user_agent(settings, spidercls)
+    if token and not is_token(token):
+        raise _bad_token(token)
+    if not agent:
+        if token:
+            raise no_identity(settings)
+        return None
+    bot = Identity(agent, token or _token_in(name, agent))
+    if bot != WALSH_RESEARCH:
+        _check_own_identity(name, bot)
+    return bot
+
+
+def own_user_agent(
+    settings: BaseSettings, spidercls: type[Spider] | None = None
+) -> tuple[str, str]:
+    """Return the User-Agent that Scrapy would send by itself, after the setting that names it.
+
+    That is the one of ``DEFAULT_REQUEST_HEADERS``, or else the attribute ``user_agent`` of the
+    spider's class, or else ``USER_AGENT``. It is empty if that is the default of Scrapy. A
+    ``user_agent`` in the instance of a spider is not known when its crawl is set up.
+    """
+    headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
+    in_header = next((headers[key] for key in headers if key.lower() == "user-agent"), None)
+    is_set = (settings.getpriority("USER_AGENT") or 0) > 0
+    for name, value in (
+        ("DEFAULT_REQUEST_HEADERS['User-Agent']", in_header),
+        ("user_agent of the spider", getattr(spidercls, "user_agent", None)),
+        ("USER_AGENT", settings["USER_AGENT"] if is_set else None),
+    ):
+        if value:
+            return name, _check_line(name, value)
+    return "USER_AGENT", ""
+
+
+def no_identity(settings: BaseSettings) -> BadSetting:
+    """Return the error for a crawl without an identity; it has the line to add."""
+    name = settings["WALSH_UA_TOKEN"] or settings["BOT_NAME"]
+    return BadSetting(_NO_IDENTITY.format(_NOT_IN_TOKEN.sub("", str(name)) or "Your-Bot"))
 
 
 def _check_walsh_research(options: Options) -> None:
@@ -416,34 +474,42 @@ def _check_walsh_research(options: Options) -> None:
             raise bad_setting(PREFIX + name, value, f"{expected} {_HOW_TO_CHOOSE}")
 
 
-def _check_identity(user_agent: str, ua_token: str) -> bool:
-    """Return True for the Walsh-Research identity, False for another bot's own identity.
+def _token_in(name: str, user_agent: str) -> str:
+    """Return the token in a User-Agent, which the setting ``name`` has."""
+    try:
+        return token_in(user_agent)
+    except NoBotName as error:
+        expected = f"the name of your bot: {error}; for example 'YourBot/1.0 (+https://your.page/)'"
+        raise bad_setting(name, user_agent, expected) from None
 
-    Raises BadSetting for a mixture of both, for a token that robots.txt cannot name (RFC 9309
-    2.2.1), and for a User-Agent that does not contain the token.
+
+def _bad_token(token: str) -> BadSetting:
+    wrong = _NOT_IN_TOKEN.search(token)
+    proposed = _NOT_IN_TOKEN.sub("", token.partition("/")[0]) or "Your-Bot"
+    return BadSetting(
+        f"{PREFIX}UA_TOKEN is {token!r:.300}, but {wrong and wrong[0]!r} is not allowed: a name in "
+        "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
+        f"{proposed!r}, also in your User-Agent"
+    )
+
+
+def _check_own_identity(name: str, bot: Identity) -> None:
+    """Raise BadSetting for an identity that cannot be sent, or mixes in that of Walsh-Research.
+
+    The setting ``name`` has its User-Agent.
     """
-    if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
-        return True
-    if match := _NOT_IN_TOKEN.search(ua_token):
-        name = ua_token.partition("/")[0]
-        proposed = _NOT_IN_TOKEN.sub("", name) or "Your-Bot"
-        raise BadSetting(
-            f"{PREFIX}UA_TOKEN is {ua_token!r:.300}, but {match[0]!r} is not allowed: a name in "
-            "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
-            f"{proposed!r}, also in {PREFIX}USER_AGENT"
-        )
+    agent, token = bot
     walsh_token = identity.UA_TOKEN.lower()
-    is_other_token = ua_token.lower() != walsh_token
-    is_ascii = user_agent.isascii() and user_agent.isprintable()
-    has_token = ua_token in user_agent and walsh_token not in user_agent.lower()
-    for name, value, is_allowed, expected in (
-        ("USER_AGENT", user_agent, is_ascii, "a line of printable ASCII characters (RFC 9110 5.5)"),
-        ("USER_AGENT", user_agent, is_other_token, f"exactly {identity.USER_AGENT!r}"),
-        ("USER_AGENT", user_agent, has_token, f"a line that contains your own token {ua_token!r}"),
+    is_other_token = token.lower() != walsh_token
+    is_ascii = agent.isascii() and agent.isprintable()
+    has_token = token in agent and walsh_token not in agent.lower()
+    for is_allowed, expected in (
+        (is_ascii, "a line of printable ASCII characters (RFC 9110 5.5)"),
+        (is_other_token, f"exactly {identity.USER_AGENT!r}"),
+        (has_token, f"a line that contains your own token {token!r}"),
     ):
         if not is_allowed:
-            raise bad_setting(PREFIX + name, value, expected)
-    return False
+            raise bad_setting(name, agent, expected)
 
 
 def _refuse_unknown_names(settings: BaseSettings) -> None:

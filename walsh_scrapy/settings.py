@@ -6,6 +6,8 @@
 
 from scrapy.settings.default_settings import EXTENSIONS_BASE as _EXTENSIONS_BASE
 
+from walsh_scrapy import identity as _identity
+
 BOT_NAME = "walsh_scrapy"
 
 SPIDER_MODULES = ["spiders"]
@@ -13,6 +15,10 @@ NEWSPIDER_MODULE = "spiders"
 COMMANDS_MODULE = "walsh_scrapy.commands"
 
 ADDONS = {"walsh_scrapy.Addon": 500}
+
+# The name of this bot: R1.
+WALSH_USER_AGENT = _identity.USER_AGENT
+WALSH_UA_TOKEN = _identity.UA_TOKEN
 
 # Middlewares of Scrapy that have no effect behind ours, but cost time for each request.
 DOWNLOADER_MIDDLEWARES = {

@@ -40,10 +40,11 @@ if request.url.endswith("/robots.txt"):
               'return last | {"Referer": request.url}'),
     )),
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
-        Patch(_ADDON, "forced_settings", "**MUSTS}", '**MUSTS, "COOKIES_ENABLED": (True, "")}'),
+        Patch(_ADDON, "forced_settings", "|= DECLARED_MUSTS",
+              '|= DECLARED_MUSTS | {"COOKIES_ENABLED": (True, "")}'),
         Patch(_ADDON, "Addon.update_settings", "for path in paths:", "for path in paths[1:]:"),
-        Patch(_IDENTITY, "IdentityMiddleware.process_request", "in NEVER_SENT",
-              "in NEVER_SENT[1:]"),
+        Patch(_IDENTITY, "IdentityMiddleware.process_request", "in self._never_sent",
+              "in self._never_sent[1:]"),
         Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT)", "(NEVER_SENT[1:])"),
     )),
     Mutant("contact-of-another", "R1", "a letter of another bot names our contact", (

@@ -110,7 +110,7 @@ class Handler:
 def download(handler, seconds_left, url="http://a.example/", released=True):
     settings = Settings({"DOWNLOADER_MIDDLEWARES": {Gate.PACING.path: Gate.PACING.order}})
     clock = SystemClock(lambda: 0.0)
-    documents = Documents(settings, MemoryStatsCollector(get_crawler()), lambda: clock)
+    documents = Documents(settings, AGENT, MemoryStatsCollector(get_crawler()), lambda: clock)
     request = Request(url)
     note(request, released=released, until=clock.moment() + seconds_left)
     return asyncio.run(documents.download(handler, request))

@@ -1,12 +1,18 @@
-"""The delays that a project asks Scrapy for: the longest one counts (decision 22)."""
+"""The delays that a project asks Scrapy for (decisions 3 and 22).
+
+In a declared crawl the longest one counts; in a project's own crawl Scrapy's precedence decides
+about the delay of all hosts.
+"""
 
 import logging
 from typing import ClassVar
 
 import pytest
 from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 
+from tests.helpers.sites import IDENTITY
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.delays import ProjectDelays
 from walsh_scrapy.options import BadSetting
@@ -27,7 +33,7 @@ class SlowBySetting(Links):
 
 def project_delays(given, spider=Links, pace_by=PaceBy.HOST):
     """The delays of a project with the add-on."""
-    settings = Settings(given)
+    settings = Settings(IDENTITY | given)
     Addon(None).update_settings(settings)
     return ProjectDelays(settings, spider, pace_by.unit_of)
 
@@ -144,7 +150,7 @@ def test_a_delay_that_is_no_number_is_refused(given):
 
 
 def test_a_delay_that_an_add_on_after_ours_sets_counts_too():
-    settings = Settings({"WALSH_SCOPE": "declared"})
+    settings = Settings(IDENTITY | {"WALSH_SCOPE": "declared"})
     Addon(None).update_settings(settings)
     settings.set("DOWNLOAD_DELAY", 11, priority="addon")
     settings.set("DOWNLOAD_SLOTS", {"a.example": {"delay": 12}}, priority="cmdline")
@@ -154,3 +160,56 @@ def test_a_delay_that_an_add_on_after_ours_sets_counts_too():
     assert settings.getfloat("DOWNLOAD_DELAY") == 0.0
     assert settings.getdict("DOWNLOAD_SLOTS") == {}
     assert not settings.getbool("AUTOTHROTTLE_ENABLED")
+
+
+def own_delays(given, spider=Links, **arguments):
+    """The delays of a project's own crawl, in which the command line has ``arguments``."""
+    settings = Settings(IDENTITY | given)
+    settings.setdict(arguments, priority="cmdline")
+    crawler = Crawler(spider, settings)
+    Addon(crawler).update_settings(crawler.settings)
+    return ProjectDelays(crawler.settings, spider, str, is_own=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "spider", "arguments", "expected"),
+    [
+        ({}, Links, {}, 1.5),  # WALSH_MIN_INTERVAL, here
+        ({"DOWNLOAD_DELAY": 0.25}, Links, {}, 0.25),
+        ({"DOWNLOAD_DELAY": 0}, Links, {}, 0.0),
+        ({"DOWNLOAD_DELAY": 5}, SlowBySetting, {}, 4.0),
+        ({}, SlowBySetting, {"DOWNLOAD_DELAY": "0.5"}, 0.5),
+        ({"DOWNLOAD_DELAY": 5}, Slow, {}, 3.0),
+        ({}, Slow, {"DOWNLOAD_DELAY": "7"}, 3.0),
+    ],
+)
+def test_scrapys_precedence_decides_about_the_delay_of_an_own_crawl(
+    given, spider, arguments, expected
+):
+    delays = own_delays(given, spider, **arguments)
+    assert delays.minimum(1.5) == expected
+    assert delays.delay_of("b.example") in (0.0, expected)
+
+
+def test_a_longer_slot_wins_over_the_delay_of_an_own_crawl():
+    slots = {"a.example": {"delay": 2}, "b.example": {"delay": 0.1}}
+    delays = own_delays({"DOWNLOAD_DELAY": 0.5, "DOWNLOAD_SLOTS": slots})
+    assert (delays.delay_of("a.example"), delays.delay_of("b.example")) == (2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [
+        ({}, True),
+        ({"DOWNLOAD_DELAY": 0.25}, False),
+        ({"DOWNLOAD_DELAY": 0.25, "AUTOTHROTTLE_ENABLED": True}, True),
+    ],
+)
+def test_the_last_answer_counts_unless_an_own_crawl_sets_a_delay(given, counts):
+    assert own_delays(given).counts_latency is counts
+    assert project_delays(given).counts_latency, "in a declared crawl it always does"
+
+
+def test_without_the_add_on_an_own_crawl_chooses_no_delay():
+    delays = ProjectDelays(Settings({"DOWNLOAD_DELAY": 0}), Links, str, is_own=True)
+    assert delays.minimum(1.5) == 1.5

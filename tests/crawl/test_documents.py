@@ -15,6 +15,7 @@ from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.test import get_crawler
 
+from tests.helpers.sites import AGENT
 from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.ticket import end_ticket, note, ticket_of
 from walsh_scrapy.exceptions import Denied, NotDelivered, RequestDeferred
@@ -28,7 +29,7 @@ MADE_UP = HtmlResponse(URL, body=b"theirs")
 
 
 def documents():
-    return Documents(Settings(), MemoryStatsCollector(get_crawler()), lambda: None)
+    return Documents(Settings(), AGENT, MemoryStatsCollector(get_crawler()), lambda: None)
 
 
 def request_of(rank=Rank.ROBOTS, **meta):

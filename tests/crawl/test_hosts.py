@@ -43,7 +43,7 @@ def clock():
 def worker(tmp_path, clock):
     """Return a function that makes another worker of one state."""
     with closing(State(f"sqlite:///{tmp_path}/state.sqlite3", clock.now)) as state:
-        options = Options.from_settings({"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
+        options = Options(state_url=f"sqlite:///{tmp_path}/state.sqlite3")
         yield lambda: Hosts(Context(options, state, clock))
 
 

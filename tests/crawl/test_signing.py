@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from scrapy import Spider
 from scrapy.settings import Settings
 
 from walsh_scrapy.crawl.messages import read_signer
@@ -119,6 +120,6 @@ def test_only_our_handler_signs(handler, problems):
             "DOWNLOAD_HANDLERS": {"https": handler},
         }
     )
-    found = [str(error) for error in start_problems(settings)]
+    found = [str(error) for error in start_problems(settings, Spider)]
     assert len(found) == problems
     assert all(error.startswith("DOWNLOAD_HANDLERS is ") for error in found)

@@ -8,7 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.http import Response
@@ -21,9 +21,10 @@ from tests.helpers.sites import AGENT, IDENTITY
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.startup import (
-    REPLACED,
+    GATES,
     SPIDER_GATES,
     Gate,
+    Kind,
     middlewares_of,
     middlewares_problem,
     path_of,
@@ -31,15 +32,26 @@ from walsh_scrapy.crawl.startup import (
 )
 from walsh_scrapy.crawl.ticket import Hop, note, ticket_of
 from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
+from walsh_scrapy.spider import DeclaringSpider
+
+ADDON = {"walsh_scrapy.Addon": 500}
+#: What the gates of a declared crawl replace.
+REPLACED = [gate.replaced for gate in Gate if gate.replaced]
+SPIDERS = {Kind.DECLARED: DeclaringSpider, Kind.OWN: Spider}
+
+
+def changed(kind=Kind.DECLARED, **given):
+    """The settings of a crawl with the add-on, which has changed them."""
+    settings = Settings({"ADDONS": ADDON} | IDENTITY | given)
+    Addon.update_pre_crawler_settings(settings)
+    Addon(SimpleNamespace(spidercls=SPIDERS[kind])).update_settings(settings)
+    return settings
 
 
 @pytest.fixture
 def forced():
-    """The settings of a project that has the add-on and nothing else."""
-    settings = Settings()
-    Addon.update_pre_crawler_settings(settings)
-    Addon(None).update_settings(settings)
-    return settings
+    """The settings of a declared crawl of a project that has the add-on and nothing else."""
+    return changed()
 
 
 @pytest.mark.parametrize(
@@ -53,15 +65,28 @@ def forced():
     ],
 )
 def test_a_setting_has_a_ceiling(name, given, expected):
-    settings = Settings({} if given is None else {name: given})
-    Addon(None).update_settings(settings)
+    settings = changed(**({} if given is None else {name: given}))
     assert settings[name] == expected
 
 
-def test_the_docs_name_each_setting_that_is_forced(forced):
-    changes = (ROOT / "docs" / "reuse.md").read_text("utf-8")
-    names = [name for name in forced if forced.getpriority(name) == FORCED]
-    assert [name for name in names if name not in changes] == []
+def test_the_docs_name_each_setting_that_is_forced():
+    page = (ROOT / "docs" / "reuse.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (.+?) \|", page, re.MULTILINE)
+    given = {"HTTPCACHE_ENABLED": True}
+    forced = {kind: names_forced(changed(kind, **given)) for kind in Kind}
+    own = {name for name, value in rows if value != "yours"}
+    assert forced[Kind.OWN] == own
+    assert forced[Kind.DECLARED] | {"HTTPCACHE_ENABLED"} == {name for name, _ in rows}
+
+
+def names_forced(settings):
+    """The settings of Scrapy with the priority of the add-on; tables of components are not."""
+    tables = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS", "DOWNLOAD_HANDLERS")
+    return {
+        name
+        for name in settings
+        if settings.getpriority(name) == FORCED and not name.startswith(("WALSH_", *tables))
+    }
 
 
 def test_the_docs_name_each_gate_that_denies():
@@ -79,18 +104,28 @@ def test_gates_are_in_their_order_and_importable():
         assert path_of(gate.path) == gate.path
 
 
-def test_the_add_on_sets_the_gates_as_they_are_stated(forced):
-    chain = forced.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
+@pytest.mark.parametrize("kind", Kind)
+def test_the_add_on_sets_the_gates_of_each_kind_of_crawl(kind):
+    settings = changed(kind)
+    chain = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
     assert {path: chain[path] for path in chain if path.startswith("walsh_scrapy.")} == {
-        gate.path: gate.order for gate in Gate
+        gate.path: gate.order for gate in GATES[kind]
     }
-    assert [chain[path] for path in REPLACED] == [None] * len(REPLACED)
+    replaced = [gate.replaced for gate in GATES[kind] if gate.replaced]
+    assert [chain[path] for path in replaced] == [None] * len(replaced)
     paths = build_component_list(chain)
     assert [path for path in paths if path.startswith("walsh_scrapy.")] == [
-        gate.path for gate in Gate
+        gate.path for gate in GATES[kind]
     ]
-    spider_chain = forced.get_component_priority_dict_with_base("SPIDER_MIDDLEWARES")
-    assert {path: spider_chain[path] for path in SPIDER_GATES} == SPIDER_GATES
+    spider_chain = settings.get_component_priority_dict_with_base("SPIDER_MIDDLEWARES")
+    ours = {path: order for path, order in spider_chain.items() if path.startswith("walsh_scrapy.")}
+    assert ours == SPIDER_GATES[kind]
+
+
+def test_a_crawl_of_a_project_has_no_gate_of_what_is_declared():
+    ours = set(Gate) - set(GATES[Kind.OWN])
+    assert ours == {Gate.SCOPE, Gate.CONDITIONAL, Gate.COMPRESSION}
+    assert SPIDER_GATES[Kind.OWN] == {}
 
 
 def test_the_docs_have_a_row_for_each_gate_in_their_order():
@@ -118,15 +153,15 @@ from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
 
 from walsh_scrapy.addon import FORCED, Addon
-from walsh_scrapy.crawl.startup import middlewares_of, middlewares_problem
+from walsh_scrapy.crawl.startup import Kind, middlewares_of, middlewares_problem
 
-settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
+settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}, "USER_AGENT": "Example-Bot/1.0"})
 Addon(None).update_settings(settings)
 chain = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
 paths = [path for path in build_component_list(chain) if path.startswith("walsh_scrapy.")]
 at = paths.index("walsh_scrapy.downloadermiddlewares.night.NightMiddleware")
 print(chain[paths[at]], paths[at - 1].rpartition(".")[2], paths[at + 1].rpartition(".")[2])
-print(middlewares_problem(settings, middlewares_of(settings), is_complete=True))
+print(middlewares_problem(settings, middlewares_of(settings), Kind.DECLARED))
 """
 
 
@@ -147,18 +182,9 @@ def test_a_gate_is_one_file_and_one_line(tmp_path):
     assert problem == "None"
 
 
-ADDON = {"walsh_scrapy.Addon": 500}
-
-
-def changed(**given):
-    settings = Settings({"ADDONS": ADDON} | given)
-    Addon(None).update_settings(settings)
-    return settings
-
-
 def problem_of(settings):
     """The error about the middlewares, as a text; empty if they are complete."""
-    problem = middlewares_problem(settings, middlewares_of(settings), is_complete=True)
+    problem = middlewares_problem(settings, middlewares_of(settings), Kind.DECLARED)
     return str(problem or "")
 
 
@@ -187,7 +213,12 @@ def test_every_gate_is_there_once_whatever_a_project_names_it(given):
         ),
         ("DOWNLOADER_MIDDLEWARES_BASE", load_object(Gate.ROBOTS.path), 1, "RobotsMiddleware"),
         ("DOWNLOADER_MIDDLEWARES", load_object(REPLACED[1]), 601, "must be None"),
-        ("SPIDER_MIDDLEWARES", load_object(next(iter(SPIDER_GATES))), None, "ScopeMiddleware"),
+        (
+            "SPIDER_MIDDLEWARES",
+            load_object(Gate.SCOPE.path),
+            None,
+            "ScopeMiddleware",
+        ),
     ],
 )
 def test_what_changes_the_gates_after_the_add_on_is_refused(table, key, order, word):
@@ -285,7 +316,7 @@ def errors_of(gates, settings):
     """The errors of a project that uses gates, each at its order or at another one."""
     table = {Gate[name].path: order or Gate[name].order for name, order in gates.items()}
     given = SINGLE | {"DOWNLOADER_MIDDLEWARES": table} | settings
-    return [str(error) for error in start_problems(Settings(given))]
+    return [str(error) for error in start_problems(Settings(given), Spider)]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +377,7 @@ def test_a_redirect_keeps_its_ticket_but_no_referer_and_slot():
     )
     note(request, attempt=1, released=True)
     response = Response(URL, 302, headers={"Location": "http://b.example/x"}, request=request)
-    gate = RedirectMiddleware(Settings(), crawl=None)
+    gate = RedirectMiddleware(Settings(), crawl=SimpleNamespace(kind=Kind.DECLARED))
     gate.crawler = SimpleNamespace(spider=None)
     hop = gate.process_response(request, response)
     assert isinstance(hop, Request)
@@ -365,6 +396,6 @@ class OwnRobots(RobotsTxtMiddleware):
 
 def test_a_second_robots_middleware_is_named(forced):
     forced["DOWNLOADER_MIDDLEWARES"].set(OwnRobots, 200)
-    messages = [str(problem) for problem in start_problems(forced)]
+    messages = [str(problem) for problem in start_problems(forced, DeclaringSpider)]
     assert [line for line in messages if f"{__name__}.OwnRobots" in line]
     assert not [line for line in messages if "ROBOTSTXT_OBEY" in line]

@@ -31,7 +31,10 @@ def clock():
 @pytest.fixture
 def worker(tmp_path, clock):
     """Return a function that makes another crawl of one state."""
-    settings = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
+    settings = {
+        "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3",
+        "WALSH_BLOCKLIST_URL": f"https://{LIST}/blocklist.json",
+    }
     return lambda: Crawl(get_crawler(settings_dict=settings), clock)
 
 

@@ -1,6 +1,5 @@
 """README and docs say what the code does: names, defaults, bounds, queries, links."""
 
-import ast
 import configparser
 import json
 import os
@@ -17,8 +16,6 @@ from docs.generate import PAGES as GENERATED
 from docs.generate import generate
 from tests.helpers import ROOT, execute
 from tests.helpers.pages import BLOCK, MAKEFILE, PAGES, README, blocks, page_of
-from walsh_scrapy.addon import CEILINGS, DELAYS, EXTENSIONS, HANDLERS, MUSTS, SERIAL, SWITCHED_OFF
-from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
@@ -77,11 +74,6 @@ def python_of(page):
     return [text for _, text in blocks(page, "python")]
 
 
-def changes():
-    """The section of docs/reuse.md about what the add-on changes."""
-    return page_of("reuse.md").partition(f"## {CHANGES}\n")[2].partition("\n## ")[0]
-
-
 def every_block(*languages):
     return [
         pytest.param(*block, id=f"{page.relative_to(ROOT)}-{number}")
@@ -104,35 +96,6 @@ def test_a_reference_page_is_what_make_references_writes(page):
 
 def test_reuse_begins_with_what_the_add_on_changes():
     assert re.search(r"^## (.+)", page_of("reuse.md"), re.MULTILINE)[1] == CHANGES
-
-
-def test_the_forced_settings_are_named_with_their_values():
-    rows = re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \| ", changes(), re.MULTILINE)
-    values = dict(rows)
-    assert values.pop("USER_AGENT") == "WALSH_USER_AGENT"
-    with_reasons = MUSTS | SERIAL
-    forced = {name: value for name, (value, _) in with_reasons.items()} | DELAYS | CEILINGS
-    assert {name: ast.literal_eval(value) for name, value in values.items()} == forced
-
-
-def test_the_components_of_the_add_on_are_named_in_their_order():
-    (text,) = (text for text in python_of(REUSE) if "EXTENSIONS = " in text)
-    assert text in changes()
-    components = {}
-    exec(text, components)
-    gates = {gate.path: gate.order for gate in Gate}
-    chain = components["DOWNLOADER_MIDDLEWARES"]
-    assert chain == gates | dict.fromkeys(REPLACED)
-    assert [path for path in chain if path in gates] == list(gates)
-    assert components["SPIDER_MIDDLEWARES"] == SPIDER_GATES
-    assert components["EXTENSIONS"] == EXTENSIONS
-    others = dict.fromkeys(["data", "file", "ftp", "s3"])
-    assert components["DOWNLOAD_HANDLERS"] == HANDLERS | others
-
-
-def test_the_components_that_are_switched_off_are_named():
-    rows = re.findall(r"^\| `(\w+_BASE)` \| `([\w.]+)` \|$", changes(), re.MULTILINE)
-    assert rows == [(name, path) for name, paths in SWITCHED_OFF.items() for path in paths]
 
 
 def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():

@@ -110,7 +110,7 @@ def hosts_in_flight(crawl):
 
 #: The identity of another project's bot, whose spiders may follow links.
 AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
-IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
+IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot"}
 ADDON = {"ADDONS": {"walsh_scrapy.Addon": 500}}
 
 

@@ -101,10 +101,20 @@ class Context:
         """Return the seconds of a clock that is never set, and goes on while the machine sleeps."""
         return self.clock.moment()
 
+    @property
+    def min_delay(self) -> float:
+        """The minimum delay of every host, in seconds."""
+        return self.project_delays.minimum(self.options.min_interval)
+
+    @property
+    def usual_delay(self) -> float:
+        """The delay in seconds up to which the state need not remember that of a host."""
+        return max(1.0, self.min_delay)
+
     @cached_property
     def delays(self) -> Mapping[str, float]:
-        """The delay of each host with more than ``WALSH_MIN_INTERVAL``, in seconds."""
-        return self.state.hosts.delays(above=self.options.min_interval)
+        """The delay of each host with more than the usual one, in seconds."""
+        return self.state.hosts.delays(above=self.usual_delay)
 
     @cached_property
     def late_hosts(self) -> frozenset[str]:
@@ -217,5 +227,5 @@ class DeclaredDelays:
 
     @property
     def delays(self) -> Mapping[str, float]:
-        """The known delay of each host with more than ``WALSH_MIN_INTERVAL``, in seconds."""
+        """The known delay of each host with more than the usual one, in seconds."""
         return longest_delays(self._context.delays, self._by_host)

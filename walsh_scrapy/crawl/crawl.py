@@ -34,7 +34,7 @@ from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import Engine, is_stopping
 from walsh_scrapy.crawl.shared import AnotherLoop, enter, leave
-from walsh_scrapy.crawl.startup import check_start
+from walsh_scrapy.crawl.startup import Kind, check_start, kind_of
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
@@ -42,6 +42,7 @@ from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import SourcesError, delays_by_host
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Crawl:
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
+        self.kind = kind_of(crawler.spidercls, crawler.settings)
         self.engine = Engine(crawler)
         self.problems = Problems()
         self._clock = clock
@@ -116,9 +118,11 @@ class Crawl:
         crawl: Self | None = getattr(crawler, _CRAWL, None)
         if crawl is None:
             settings = crawler.settings
-            check_start(settings, chain(network_problems(settings), _key_problems(settings)))
-            warn_of_handlers(crawler.settings)
+            problems = chain(network_problems(settings), _key_problems(settings))
+            check_start(settings, crawler.spidercls, problems)
             crawl = cls(crawler)
+            if crawl.kind is Kind.DECLARED:
+                warn_of_handlers(settings)
         return crawl
 
     @property
@@ -130,9 +134,10 @@ class Crawl:
     def context(self) -> Context:
         """The objects that the parts share; it opens the state, and is closed with the engine."""
         try:
-            options = Options.from_settings(self.settings)
+            options = Options.from_settings(self.settings, self.crawler.spidercls)
             spider = self.crawler.spider or self.crawler.spidercls
-            delays = ProjectDelays(self.settings, spider, options.pace_by.unit_of)
+            is_own = self.kind is Kind.OWN
+            delays = ProjectDelays(self.settings, spider, options.pace_by.unit_of, is_own=is_own)
             # A command for a URL sets its own limit with a priority of this name: a person waits.
             is_command = (
                 self.settings.getpriority("WALSH_MAX_WAIT") == SETTINGS_PRIORITIES["command"]
@@ -167,10 +172,11 @@ class Crawl:
 
     @cached_property
     def declared_delays(self) -> DeclaredDelays:
-        """The delays in the sources file of the spider."""
+        """The delays in the sources file of the spider, or of the sources that it declares."""
         if self.sources_file:
             return DeclaredDelays(self.context, self.sources_file.delays)
-        sources = getattr(self.crawler.spider, "sources", ())
+        spider: object = self.crawler.spider
+        sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
         return DeclaredDelays(self.context, delays_by_host(sources, host_of))
 
     @cached_property
@@ -218,7 +224,8 @@ class Crawl:
     @cached_property
     def documents(self) -> Documents:
         """The downloads of robots.txt and the blocklist."""
-        return Documents(self.settings, self.stats, lambda: self.context.clock)
+        options = Options.from_settings(self.settings, self.crawler.spidercls)
+        return Documents(self.settings, options.user_agent, self.stats, lambda: self.context.clock)
 
     @cached_property
     def reader(self) -> Reader:
@@ -239,6 +246,7 @@ class Crawl:
         """The connections."""
         network = Network(
             self.settings,
+            self.kind,
             self.context,
             self.engine,
             self.denials,

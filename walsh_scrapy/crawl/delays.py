@@ -1,7 +1,9 @@
 """The delays that a project asks Scrapy for. Of all delays of a host the longest one is kept.
 
-So the add-on never makes a project less polite. The state does not store these delays, because they
-are a choice of the project, and crawls of other projects share the state.
+So the add-on never makes a project less polite. In a project's own crawl the delay for all hosts is
+the one that Scrapy would use, and replaces ``WALSH_MIN_INTERVAL`` (decision 3). The state does not
+store these delays, because they are a choice of the project, and crawls of other projects share the
+state.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.settings import BaseSettings
 
-from walsh_scrapy.options import DAY_SECONDS, checked_number, number_of, values_of
+from walsh_scrapy.options import (
+    DAY_SECONDS,
+    ForcedSetting,
+    checked_number,
+    number_of,
+    values_of,
+)
 from walsh_scrapy.policy.urls import host_of, parse_ip
 
 if TYPE_CHECKING:
@@ -33,8 +41,9 @@ _NO_HOST: Final = re.compile(r"[/\\?#@\s]")
 class ProjectDelays:
     """The delay of each host, in seconds, by the settings and the spider of a project.
 
-    ``unit_of`` takes a host, and returns the unit that is paced: the host or its domain. Raises
-    BadSetting for a delay that is no number of seconds up to a day.
+    ``unit_of`` takes a host, and returns the unit that is paced: the host or its domain. ``is_own``
+    is True for a project's own crawl. Raises BadSetting for a delay that is no number of seconds up
+    to a day.
     """
 
     def __init__(
@@ -42,10 +51,19 @@ class ProjectDelays:
         settings: BaseSettings,
         spider: Spider | type[Spider] | None,
         unit_of: Callable[[str], str],
+        *,
+        is_own: bool = False,
     ) -> None:
         self._spider = spider
-        delays = [_seconds(_DELAY, value) for value in _values(settings, spider, _DELAY)]
+        # Without the add-on the setting has to be 0, and chooses nothing.
+        self._is_own = is_own and isinstance(settings.attributes.get(_DELAY), ForcedSetting)
+        if self._is_own:  # the first value is the one of the highest priority
+            values = values_of(settings, _DELAY)[:1]
+        else:
+            values = _values(settings, spider, _DELAY)
+        delays = [_seconds(_DELAY, value) for value in values]
         self._everywhere = max(delays, default=0.0)
+        self._is_set = bool(delays)
         self._by_host: dict[str, float] = {}
         nameless: list[str] = []
         for slot, seconds in _slots(settings, spider):
@@ -67,13 +85,39 @@ class ProjectDelays:
     def longest(self) -> float:
         """The longest delay that any host may have."""
         throttled = self._throttle.longest if self._throttle else 0.0
-        return max(self._everywhere, self._spider_delay, throttled, *self._by_host.values())
+        return max(self._of_all_hosts, throttled, *self._by_host.values())
+
+    def minimum(self, min_interval: float) -> float:
+        """Return the minimum delay of every host: the one that the project chose in its own crawl.
+
+        ``min_interval`` is ``WALSH_MIN_INTERVAL``, for a project that chose none.
+        """
+        return self._chosen if self._chosen is not None else min_interval
+
+    @property
+    def counts_latency(self) -> bool:
+        """Whether the delay of a host is at least the seconds of its last answer."""
+        return self._chosen is None or self._throttle is not None
+
+    @property
+    def _of_all_hosts(self) -> float:
+        if self._is_own:
+            return self._chosen or 0.0
+        return max(self._everywhere, self._spider_delay)
+
+    @property
+    def _chosen(self) -> float | None:
+        """The delay that Scrapy would use in a project's own crawl; None if it is not set."""
+        if not self._is_own:
+            return None
+        if getattr(self._spider, "download_delay", None) is not None:
+            return self._spider_delay
+        return self._everywhere if self._is_set else None
 
     def delay_of(self, host: str) -> float:
         """Return the delay of a host, or of the domain that is paced."""
         throttled = self._throttle.of_host(host) if self._throttle else 0.0
-        slot_delay = self._by_host.get(host, 0.0)
-        return max(self._everywhere, self._spider_delay, slot_delay, throttled)
+        return max(self._of_all_hosts, self._by_host.get(host, 0.0), throttled)
 
     def record_answer(self, host: str, latency: float, *, is_page: bool) -> None:
         """Record the seconds that an answer took; a page is a target that answered 200."""

@@ -41,7 +41,6 @@ from walsh_scrapy.exceptions import (
     Unreachable,
     VisitTimeout,
 )
-from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
@@ -86,13 +85,16 @@ class Documents:
     """The downloads of these documents in one crawl, as a ``Watcher`` of its engine."""
 
     def __init__(
-        self, settings: BaseSettings, stats: StatsCollector, get_clock: Callable[[], Clock]
+        self,
+        settings: BaseSettings,
+        user_agent: str,
+        stats: StatsCollector,
+        get_clock: Callable[[], Clock],
     ) -> None:
         self._stats = stats
         self._get_clock = get_clock  # a crawl without paced requests has no state, and no clock
         self._is_paced = has_gate(settings, Gate.PACING)
-        sets_identity = has_gate(settings, Gate.IDENTITY)
-        self._user_agent = Options.from_settings(settings).user_agent if sets_identity else None
+        self._user_agent = user_agent if has_gate(settings, Gate.IDENTITY) else None
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._warns_of_answers = self._is_paced
         # By request: a middleware may remove a ticket from ``meta``, or replace the request.

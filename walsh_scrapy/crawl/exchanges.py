@@ -45,6 +45,7 @@ from walsh_scrapy.policy.backoff import is_redirect, requested_wait
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
     MARGIN,
+    MAX_TIMEOUT_SECONDS,
     RECHECK_SECONDS,
     Exchange,
     HostLoads,
@@ -163,7 +164,8 @@ class Exchanges:
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have checked")
         restore_limits(request)
-        timeout = limit_to_visit(request, request.meta.get("download_timeout") or self._timeout)
+        timeout = request.meta.get("download_timeout") or self._timeout
+        timeout = limit_to_visit(request, min(timeout, MAX_TIMEOUT_SECONDS))
         request.meta["download_timeout"] = timeout
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
@@ -349,8 +351,9 @@ class Exchanges:
             self._hosts.let_go(host, request)
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
-        min_delay = max(self._context.options.min_interval, self._declared_delays.before(request))
-        return delay_after(min_delay, ticket_of(request).robots_interval, latency)
+        min_delay = max(self._context.min_delay, self._declared_delays.before(request))
+        counted = latency if self._context.project_delays.counts_latency else 0.0
+        return delay_after(min_delay, ticket_of(request).robots_interval, counted)
 
     def _exchange(
         self, request: Request, response: Response | None, latency: float, error: Exception | None

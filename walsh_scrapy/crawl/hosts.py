@@ -387,7 +387,7 @@ class Hosts:
         owned.times = times
         owned.end = end
         owned.is_busy = False
-        is_longer = times.delay > max(times_before.delay, self._context.options.min_interval)
+        is_longer = times.delay > max(times_before.delay, self._context.usual_delay)
         if not exchange.is_plain_answer or is_longer or owned.can_release:
             self._write_pending(host, subject)
         return HostSnapshot(times, now)

@@ -32,7 +32,7 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
-from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.startup import Gate, Kind, has_gate
 from walsh_scrapy.crawl.ticket import DATA_LOSS, note, rank_of, ticket_of
 from walsh_scrapy.crawl.unpacking import may_be_complete
 from walsh_scrapy.options import BadSetting
@@ -311,7 +311,7 @@ def _log_tls(url: str, stream: TlsStream) -> None:
     logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
 
 
-#: Headers that would link visits to each other, or carry credentials (R1).
+#: Headers that would link visits to each other, or carry credentials (R1), in declared crawls.
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 
@@ -335,13 +335,15 @@ class LastHeaders:
     retry and a hop have a new signature, and no request is changed by it.
     """
 
-    def __init__(self, settings: BaseSettings, context: Context, signer: Signer | None) -> None:
+    def __init__(
+        self, settings: BaseSettings, kind: Kind, context: Context, signer: Signer | None
+    ) -> None:
         self._clock = context.clock
         self._signer = signer
         self._identity: Fields = {}
         if has_gate(settings, Gate.IDENTITY):
-            user_agent = context.options.user_agent
-            self._identity = {**dict.fromkeys(NEVER_SENT), "User-Agent": user_agent}
+            never_sent = dict.fromkeys(NEVER_SENT) if kind is Kind.DECLARED else {}
+            self._identity = {**never_sent, "User-Agent": context.options.user_agent}
         self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
 
     def fields(self, request: Request, url: str) -> Fields:

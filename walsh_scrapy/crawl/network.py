@@ -21,11 +21,12 @@ from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.crawl.scrapyinternals import environment_proxies
 from walsh_scrapy.crawl.shared import PerLoop
-from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler, path_of
+from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, Kind, has_addon, has_handler, path_of
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, NotReached, ProxyTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.connectivity import MAX_FAILED_HOSTS, proxy_error
+from walsh_scrapy.policy.pacing import MAX_IDLE_CONNECTIONS
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, parse_ip
 from walsh_scrapy.policy.wording import cut, for_others
 from walsh_scrapy.wire.connections import (
@@ -57,9 +58,6 @@ logger = logging.getLogger(__name__)
 
 #: Shared by all serial crawls of this process, because R4 allows it one connection.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
-#: The maximum of idle connections of a crawl that is not serial.
-_MAX_IDLE_CONNECTIONS: Final = 32
-
 _OWN_HANDLER: Final = (
     "DOWNLOAD_HANDLERS: %s serves %s, so this add-on cannot guarantee that there is one connection "
     "at a time, that it goes to an address that was checked, and that a request is sent once. A "
@@ -89,11 +87,14 @@ class Network:
     def __init__(
         self,
         settings: BaseSettings,
+        kind: Kind,
         context: Context,
         engine: Engine,
         denials: Denials,
         last_visit: Callable[[str], LastVisit | None],
     ) -> None:
+        self._kind = kind
+        self._looks_up_names = has_handler(settings)
         self._engine = engine
         self._denials = denials
         self._context = context
@@ -115,9 +116,7 @@ class Network:
     def idle(self) -> IdleConnections:
         """The connections that are kept alive; serial crawls have at most one together."""
         return (
-            _SERIAL.get()
-            if self._is_serial
-            else IdleConnections(_MAX_IDLE_CONNECTIONS, alone=False)
+            _SERIAL.get() if self._is_serial else IdleConnections(MAX_IDLE_CONNECTIONS, alone=False)
         )
 
     def is_from_public(self, request: Request, response: Response) -> bool:
@@ -130,7 +129,7 @@ class Network:
         if is_private_host(host_of(request.url)):
             return False
         address = response.ip_address
-        is_through_proxy = "proxy" in request.meta and self.has_proxy_for(request.url)
+        is_through_proxy = self._proxy_of(request) is not None
         return address is None or is_through_proxy or is_public(str(address))
 
     async def find(self, url: str) -> Addresses:
@@ -139,7 +138,9 @@ class Network:
         return await self._connections.find(server.host, server.port)
 
     def look_ahead(self, urls: Iterable[str]) -> None:
-        """Begin to look up the hosts of URLs that are requested soon."""
+        """Begin to look up the hosts of URLs that are requested soon, for our own handler."""
+        if not self._looks_up_names:
+            return
         names: list[tuple[str, int]] = []
         for url in urls:
             with suppress(
@@ -150,18 +151,22 @@ class Network:
                     names.append((server.host, server.port))
         self._names.look_ahead(names)
 
+    def has_proxy(self, request: Request) -> bool:
+        """Return True if a request goes through a proxy, which then looks up the name."""
+        return self.has_proxy_for(request.url) or self._proxy_of(request) is not None
+
     def has_proxy_for(self, url: str) -> bool:
         """Return True if the environment names a proxy for a URL, which then looks up the name."""
         return url.partition(":")[0] in self._proxies and not self._bypasses(host_of(url))
 
-    def check_route(self, request: Request) -> Proxy | None:
-        """Return the proxy of the environment that a request goes through, or None.
+    def check_route(self, request: Request) -> None:
+        """Raise Denied for a request that the gates cannot check.
 
-        Raises Denied for a request that the gates cannot check, because it names a proxy itself, or
-        because its class may return another URL each time.
+        Its class may return another URL each time, or it names a proxy itself in a declared crawl.
         """
         proxy = request.meta.get("proxy")
-        if proxy and all(proxy != url for url, _ in self._proxies.values()):
+        is_declared = self._kind is Kind.DECLARED
+        if proxy and is_declared and not self._is_of_environment(proxy):
             self._warn_of_proxy(request.url, str(proxy))
             reason = "it names a proxy, and only one of the environment is used"
             raise self._denials.deny(request, "address", reason)
@@ -169,10 +174,36 @@ class Network:
         if any(getattr(kind, name) is not getattr(Request, name) for name in _OF_URL):
             reason = f"its class, {kind.__name__}, may give another URL each time"
             raise self._denials.deny(request, "address", reason)
-        # A redirect or a copy of `meta` may carry the proxy of another URL.
-        if not proxy or not self.has_proxy_for(request.url):
+
+    def route_of(self, request: Request) -> Proxy | None:
+        """Return the proxy that a request goes through, or None.
+
+        Raises the errors of ``check_route``, and DownloadFailedError for a proxy that our handler
+        cannot use.
+        """
+        self.check_route(request)
+        proxy = self._proxy_of(request)
+        if proxy is None:
             return None
-        return self._proxies[request.url.partition(":")[0]][1]
+        if self._is_of_environment(proxy):
+            return self._proxies[request.url.partition(":")[0]][1]
+        try:
+            return Proxy.parse(proxy, request.headers.get("Proxy-Authorization"))
+        except ValueError:
+            problem = f"{for_others(proxy)} is not the http:// URL of a proxy"
+            raise DownloadFailedError(f"{request.url} was not sent: {problem}") from None
+
+    def _proxy_of(self, request: Request) -> str | None:
+        """Return the URL of the proxy in the ``meta`` of a request.
+
+        A redirect or a copy of ``meta`` may carry the proxy of the environment for another URL.
+        """
+        proxy = request.meta.get("proxy")
+        is_stale = proxy and self._is_of_environment(proxy) and not self.has_proxy_for(request.url)
+        return str(proxy) if proxy and not is_stale else None
+
+    def _is_of_environment(self, proxy: object) -> bool:
+        return any(proxy == url for url, _ in self._proxies.values())
 
     def _warn_of_proxy(self, url: str, proxy: str) -> None:
         """Log the first proxy that a middleware or a spider names: its requests are all denied."""

@@ -451,7 +451,7 @@ class Robots(RobotsCache, RequestPreparer):
             self._context.state.write(write)
         self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
         delay = max(delay, self._hosts.delay(host))
-        if delay > self._context.options.min_interval:
+        if delay > self._context.min_delay:
             self._queue.delay(host, self._hosts.wait(host, delay), delay)
         return file
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from scrapy import Request
+    from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
@@ -257,6 +258,27 @@ def _watched(
             raise
 
     return watched
+
+
+def send_once(handler: HTTP11DownloadHandler, max_idle: int, idle_seconds: float) -> None:
+    """Let Scrapy's handler send each request once, and keep few connections, for a short time."""
+    # Twisted sends a GET again by itself if its kept connection breaks; no setting of Scrapy says
+    # otherwise. It bounds the connections of each host, but not of all hosts together.
+    pool: Any = handler._pool  # noqa: SLF001 - Twisted's own, whose types are incomplete
+    pool.retryAutomatically = False
+    pool.cachedConnectionTimeout = idle_seconds
+    put_back = pool._putConnection  # noqa: SLF001
+
+    def put_back_bounded(key: object, connection: object) -> None:
+        put_back(key, connection)
+        timeouts = pool._timeouts  # noqa: SLF001 - of the idle connections, the oldest one first
+        if len(timeouts) > max_idle:
+            oldest = next(iter(timeouts.values()))
+            close, arguments = oldest.func, oldest.args
+            oldest.cancel()
+            close(*arguments)
+
+    pool._putConnection = put_back_bounded  # noqa: SLF001
 
 
 def flush(dupefilter: BaseDupeFilter) -> None:

@@ -1,4 +1,4 @@
-"""The middlewares of this add-on, and the checks before the first request.
+"""The kind of a crawl, the middlewares of each kind, and the checks before the first request.
 
 Their order is the order of the rules: opt-outs before scope, scope before a host name is resolved,
 all of these before robots.txt, and pacing directly before the download.
@@ -19,12 +19,23 @@ from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy.crawl.refusal import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options, bad_setting, proposed_identity
+from walsh_scrapy.options import (
+    WALSH_RESEARCH,
+    BadSetting,
+    Options,
+    bad_setting,
+    identity_of,
+    is_enabled,
+    no_identity,
+    own_user_agent,
+)
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from scrapy import Spider
     from scrapy.settings import BaseSettings
 
 ADDON: Final = "walsh_scrapy.Addon"
@@ -34,6 +45,10 @@ DOWNLOADER: Final = "scrapy.core.downloader.Downloader"
 REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 SCHEMES: Final = ("http", "https")
 
+_UNDECLARED: Final = (
+    "spider {!r} has no declared sources, and Walsh-Research requests nothing else; to crawl under "
+    "the name of your own bot, set WALSH_USER_AGENT and WALSH_UA_TOKEN to it"
+)
 _OURS: Final = "walsh_scrapy.downloadermiddlewares"
 _SCRAPYS: Final = "scrapy.downloadermiddlewares"
 _RETRY: Final = f"{_SCRAPYS}.retry.RetryMiddleware"
@@ -46,6 +61,31 @@ _SWITCHES: Final = {
     "RETRY_ENABLED": _RETRY,
     "ROBOTSTXT_OBEY": _ROBOTS,
 }
+
+
+class Kind(Enum):
+    """Whose crawl it is (decision 47).
+
+    A declared crawl requests the sources that its spider declares, and keeps the whole contract
+    under any name. Any other crawl is its project's own, under the name of the project's bot: it
+    keeps what site owners ask for, and all else is the project's.
+    """
+
+    DECLARED = "declared"
+    OWN = "own"
+
+
+def kind_of(spidercls: type[Spider], settings: BaseSettings) -> Kind:
+    """Return the kind of a crawl of a spider of this class.
+
+    Raises BadSetting for a spider without declared sources under the Walsh-Research identity, and
+    the errors of ``identity_of``.
+    """
+    if issubclass(spidercls, DeclaringSpider):
+        return Kind.DECLARED
+    if identity_of(settings, spidercls) == WALSH_RESEARCH:
+        raise BadSetting(_UNDECLARED.format(spidercls.name))
+    return Kind.OWN
 
 
 class Gate(Enum):
@@ -80,12 +120,20 @@ class Gate(Enum):
         return f"{self.path.rpartition('.')[2]} ({self.order})"
 
 
-#: Middlewares of Scrapy that those of this add-on replace.
-REPLACED: Final = tuple(gate.replaced for gate in Gate if gate.replaced)
+#: The gates of each kind of crawl, in their order.
+GATES: Final = {
+    Kind.DECLARED: tuple(Gate),
+    Kind.OWN: tuple(
+        gate for gate in Gate if gate not in (Gate.SCOPE, Gate.CONDITIONAL, Gate.COMPRESSION)
+    ),
+}
 #: In ``SPIDER_MIDDLEWARES``. ScopeMiddleware is both a downloader and a spider middleware.
-SPIDER_GATES: Final = {
-    Gate.SCOPE.path: 20,
-    "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
+SPIDER_GATES: Final[dict[Kind, dict[str, int]]] = {
+    Kind.DECLARED: {
+        Gate.SCOPE.path: 20,
+        "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
+    },
+    Kind.OWN: {},
 }
 #: Middlewares of Scrapy that must come before a middleware of this add-on: it corrects their
 #: headers, or must see every response before they do.
@@ -150,7 +198,7 @@ def check_gates(settings: BaseSettings) -> None:
 def has_addon(settings: BaseSettings) -> bool:
     """Return True if a project has the add-on, and has not switched it off."""
     has_it = any(is_addon(component) for component in build_component_list(settings["ADDONS"]))
-    return has_it and Options.from_settings(settings).enabled
+    return has_it and is_enabled(settings)
 
 
 def is_addon(component: str | type) -> bool:
@@ -168,14 +216,16 @@ def has_handler(settings: BaseSettings) -> bool:
 # ---- checks ----
 
 
-def check_start(settings: BaseSettings, further: Iterable[BadSetting] = ()) -> None:
+def check_start(
+    settings: BaseSettings, spidercls: type[Spider], further: Iterable[BadSetting] = ()
+) -> None:
     """End the process if a setting must be changed, before anything is sent.
 
     All settings are checked together, so an operator reads all errors at once. ``further`` are
     errors that the caller found.
     """
     errors: list[str] = []
-    for error in (*start_problems(settings), *further):
+    for error in (*start_problems(settings, spidercls), *further):
         if str(error) not in errors:
             errors.append(str(error))
     if not errors:
@@ -186,21 +236,25 @@ def check_start(settings: BaseSettings, further: Iterable[BadSetting] = ()) -> N
     refuse_to_start(BadSetting(message), log_file=settings["LOG_FILE"])
 
 
-def start_problems(settings: BaseSettings) -> Iterator[BadSetting]:
+def start_problems(settings: BaseSettings, spidercls: type[Spider]) -> Iterator[BadSetting]:
     """Yield an error for each setting that must be changed."""
     try:
-        options = Options.from_settings(settings)
+        options = Options.from_settings(settings, spidercls)
+        kind = kind_of(spidercls, settings)
     except BadSetting as error:
         yield error
         return
     if problem := reactor_problem(settings):
         yield problem
+    if kind is Kind.DECLARED and options.min_interval < 1.0:
+        expected = "at least 1 in a crawl of declared sources"
+        yield bad_setting("WALSH_MIN_INTERVAL", options.min_interval, expected)
     middlewares = middlewares_of(settings)
     is_complete = has_addon(settings)
-    if problem := middlewares_problem(settings, middlewares, is_complete=is_complete):
+    if problem := middlewares_problem(settings, middlewares, kind if is_complete else None):
         yield problem
     if not is_complete:
-        yield from _single_problems(settings, _places(middlewares), options)
+        yield from _single_problems(settings, spidercls, _places(middlewares), options)
     if options.signing_key and not has_handler(settings):
         handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
         reason = "WALSH_SIGNING_KEY, because no other handler signs requests"
@@ -218,23 +272,27 @@ def reactor_problem(settings: BaseSettings) -> BadSetting | None:
 
 
 def middlewares_problem(
-    settings: BaseSettings, middlewares: list[type], *, is_complete: bool
+    settings: BaseSettings, middlewares: list[type], kind: Kind | None
 ) -> BadSetting | None:
     """Return one error for all middlewares that are missing, superfluous or out of order.
 
-    ``is_complete`` is True for a project with the add-on, which set all of them: another add-on may
-    have changed them since. A project without it may use any of them.
+    ``kind`` is the kind of a crawl with the add-on, which set all of its gates: another add-on may
+    have changed them since. A crawl without the add-on (None) may use any of them.
     """
     places = _places(middlewares)
     problems: list[str] = []
-    if is_complete:
+    if kind is not None:
         paths = [global_object_name(middleware) for middleware in middlewares]
-        problems += [f"{gate} must be there once" for gate in Gate if paths.count(gate.path) != 1]
-        paths = [
-            global_object_name(kind) for kind in middlewares_of(settings, "SPIDER_MIDDLEWARES")
+        problems += [
+            f"{gate} must be there once" for gate in GATES[kind] if paths.count(gate.path) != 1
         ]
-        if [path for path in paths if path in SPIDER_GATES] != list(SPIDER_GATES):
-            problems.append(f"SPIDER_MIDDLEWARES must have {SPIDER_GATES}")
+        spider_gates = SPIDER_GATES[kind]
+        paths = [
+            global_object_name(middleware)
+            for middleware in middlewares_of(settings, "SPIDER_MIDDLEWARES")
+        ]
+        if [path for path in paths if path in spider_gates] != list(spider_gates):
+            problems.append(f"SPIDER_MIDDLEWARES must have {spider_gates}")
     if Gate.BACKOFF.path in places and Gate.PACING.path not in places:
         problems.append(f"{Gate.BACKOFF} needs {Gate.PACING}")
     problems += _superfluous(middlewares)
@@ -257,7 +315,7 @@ def middlewares_problem(
     if not problems:
         return None
     remedy = "set each to the order in parentheses"
-    if is_complete:
+    if kind is not None:
         remedy = f"another add-on changed that after {ADDON}: remove it"
     return BadSetting(f"DOWNLOADER_MIDDLEWARES: {'; '.join(problems)}; {remedy}")
 
@@ -276,7 +334,10 @@ def _superfluous(middlewares: list[type]) -> Iterator[str]:
 
 
 def _single_problems(
-    settings: BaseSettings, places: dict[str, int], options: Options
+    settings: BaseSettings,
+    spidercls: type[Spider],
+    places: dict[str, int],
+    options: Options,
 ) -> Iterator[BadSetting]:
     """Yield an error for each setting around single middlewares, which the add-on would force."""
     if Gate.BACKOFF.path in places and _RETRY in places:
@@ -298,12 +359,14 @@ def _single_problems(
                 yield bad_setting(name, settings[name], f"{expected}: {reason}")
         if not settings.getfloat("DOWNLOAD_TIMEOUT"):
             yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")
-    sends_identity = Gate.IDENTITY.path in places or settings["USER_AGENT"] == options.user_agent
-    names_identity = bool(settings["WALSH_USER_AGENT"]) or Gate.ROBOTS.path in places
-    if names_identity and not sends_identity:
-        lines = [*proposed_identity(settings), "USER_AGENT = WALSH_USER_AGENT"]
+    needs_name = bool({Gate.IDENTITY.path, Gate.ROBOTS.path}.intersection(places))
+    if needs_name and not options.user_agent:
+        yield no_identity(settings)
+    is_sent = own_user_agent(settings, spidercls)[1] == options.user_agent
+    names_bot = bool(settings["WALSH_USER_AGENT"]) or Gate.ROBOTS.path in places
+    if names_bot and not (is_sent or Gate.IDENTITY.path in places):
         expected = (
-            "WALSH_USER_AGENT, whose WALSH_UA_TOKEN chooses the rules of robots.txt; set "
-            f"{', '.join(lines)} ({Gate.IDENTITY} sets the last one too)"
+            f"WALSH_USER_AGENT, whose token {options.ua_token} is looked for in robots.txt; set "
+            f"USER_AGENT = WALSH_USER_AGENT ({Gate.IDENTITY} does that too)"
         )
         yield bad_setting("USER_AGENT", settings["USER_AGENT"], expected)

@@ -1,4 +1,4 @@
-"""R1: every request has exactly one User-Agent, and no header that could identify a user."""
+"""R1: every request has exactly one User-Agent; a declared crawl identifies no user either."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import NEVER_SENT
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.policy.wording import for_others
 
 if TYPE_CHECKING:
@@ -27,16 +28,17 @@ class IdentityMiddleware(Component):
 
     def __init__(self, crawl: Crawl) -> None:
         self._user_agent = crawl.context.options.user_agent.encode("ascii")
+        self._never_sent = NEVER_SENT if crawl.kind is Kind.DECLARED else ()
         scrapys_own = str(crawl.settings["USER_AGENT"]).encode(errors="replace")
         # The values that no spider chose: WALSH_USER_AGENT, and USER_AGENT by Scrapy's middleware.
         self._expected = {self._user_agent, scrapys_own}
         self._warned: set[str] = set()
 
     async def process_request(self, request: Request) -> None:
-        """Set the User-Agent, and remove the headers that are never sent."""
+        """Set the User-Agent, and in a declared crawl remove the headers that are never sent."""
         self._warn_of_dropped_headers(request)
         request.headers["User-Agent"] = self._user_agent
-        for name in NEVER_SENT:
+        for name in self._never_sent:
             request.headers.pop(name, None)
 
     def _warn_of_dropped_headers(self, request: Request) -> None:
@@ -44,8 +46,8 @@ class IdentityMiddleware(Component):
 
         Without this line a spider that logs in would only see that the login does not work.
         """
-        dropped = {name for name in NEVER_SENT if name in request.headers}
-        if request.cookies:
+        dropped = {name for name in self._never_sent if name in request.headers}
+        if request.cookies and self._never_sent:
             dropped.add("Cookie")
         if request.headers.get("User-Agent", self._user_agent) not in self._expected:
             dropped.add("User-Agent")

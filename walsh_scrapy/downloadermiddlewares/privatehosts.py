@@ -80,15 +80,15 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
         if is_private_host(host):
             return f"a public host leads to {host}, which is a private host"
         is_known = host in self._public_hosts  # the download handler checks its address
-        if not is_known and not await self._is_public(request.url):
+        if not is_known and not await self._is_public(request):
             return f"a public host leads to {host}, which is a private host"
         return None
 
-    async def _is_public(self, url: str) -> bool:
-        if self._network.has_proxy_for(url):
+    async def _is_public(self, request: Request) -> bool:
+        if self._network.has_proxy(request):
             return True
         try:
-            addresses = await self._network.find(url)
+            addresses = await self._network.find(request.url)
         except NotConnected:
             return True  # the download will fail, with a reason
         return all(is_public(address) for address in addresses.hosts)

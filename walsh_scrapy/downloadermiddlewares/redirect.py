@@ -1,4 +1,4 @@
-"""R6: redirects of a declared target are followed, without a Referer."""
+"""R6: redirects of a declared target are followed, each hop through all gates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 from scrapy.exceptions import IgnoreRequest
+from scrapy.spidermiddlewares.referer import RefererMiddleware
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.lifetimes import lifetime_of
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, visit_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.policy.urls import resolve_reference
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
-    """Scrapy's RedirectMiddleware, but it sends no Referer, and refuses loops (order 600).
+    """Scrapy's RedirectMiddleware, but it refuses loops (order 600).
+
+    In a declared crawl it sends no Referer.
 
     Each hop passes the scheduler and every gate again, as any other request does, and gets the
     download slot of its own host.
@@ -79,7 +83,11 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
                 set_visit(answer, visit.passed(lifetime_of(response, now), response.status))
         return answer
 
-    def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
-        """Remove the Referer, and the download slot of the previous host."""
+    def handle_referer(self, request: Request, response: Response) -> None:
+        """Remove the download slot of the previous host, and in a declared crawl the Referer."""
         request.headers.pop("Referer", None)
         request.meta.pop("download_slot", None)
+        if self._crawl.kind is Kind.OWN:
+            referer = self.crawler.get_spider_middleware(RefererMiddleware)
+            if referer is not None:
+                referer.get_processed_request(request, response)

@@ -55,6 +55,11 @@ MAX_TIMEOUTS: Final = 2
 MAX_FORBIDDEN_URLS: Final = 3
 #: Seconds on the wire for one visit of a source, with its robots.txt, redirects and retries.
 MAX_VISIT_SECONDS: Final = 60.0
+#: The maximum time limit of one request of a project's own crawl. Its host is busy for that time.
+MAX_TIMEOUT_SECONDS: Final = 3500
+#: The maximum of idle connections of a crawl that is not serial, and of the seconds of any of them.
+MAX_IDLE_CONNECTIONS: Final = 32
+MAX_IDLE_SECONDS: Final = 15.0
 #: No request is sent if less than these seconds remain for it.
 MIN_TRY_SECONDS: Final = 1.0
 #: A host is deferred if its exchanges took more than these seconds in a run,

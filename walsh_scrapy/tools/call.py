@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.settings import Settings
 
-    from walsh_scrapy.options import Options
+    from walsh_scrapy.options import Identity, Options
     from walsh_scrapy.state import State
 
 #: The extra of this package that installs a missing module.
@@ -114,6 +114,16 @@ class Call:
 
         return Options.from_settings(self.settings)
 
+    @cached_property
+    def identity(self) -> Identity:
+        """The identity of the project. Raises BadSetting if it has none."""
+        from walsh_scrapy.options import identity_of, no_identity
+
+        identity = identity_of(self.settings)
+        if identity is None:
+            raise no_identity(self.settings)
+        return identity
+
     @property
     def sources_file(self) -> str:
         """The sources file that the call names, or the sources file of the project."""
@@ -140,11 +150,11 @@ class Call:
             yield state
 
     def check_gates(self) -> None:
-        """Raise BadSetting if the add-on is not active, or if an option is wrong."""
+        """Raise BadSetting if the add-on or the identity is missing, or if an option is wrong."""
         from walsh_scrapy.crawl.startup import check_gates
 
         check_gates(self.settings)
-        _ = self.options
+        _ = self.identity, self.options
 
     def crawl(self, spider: type[Spider], max_wait: int, **arguments: object) -> None:
         """Run a spider until it closes, with warnings only in the log.

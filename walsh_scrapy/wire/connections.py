@@ -25,6 +25,7 @@ from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.connectivity import proves_network
+from walsh_scrapy.policy.pacing import MAX_IDLE_SECONDS
 from walsh_scrapy.policy.urls import is_public
 from walsh_scrapy.wire.http1 import HttpExchange
 from walsh_scrapy.wire.stalls import limit
@@ -48,10 +49,6 @@ if TYPE_CHECKING:
 #: The time limit for lookup, connection and TLS handshake together: a host that does not answer
 #: must not cost the crawl more (decision 28).
 CONNECT_SECONDS: Final = 10.0
-#: Seconds after which an idle connection is closed.
-MAX_IDLE_SECONDS: Final = 15.0
-
-
 #: How long addresses are used again. The system does not tell how long they are valid.
 ADDRESS_TTL_SECONDS: Final = 60.0
 #: The maximum number of names in the cache.

@@ -55,7 +55,7 @@ class Attestation:
 def run(call: Call) -> int:
     """Audit the records; return 1 if a MUST is broken. Raises CommandError without any."""
     with call.state() as state, state.log() as log:
-        bot = Bot(call.options.user_agent, call.options.ua_token)
+        bot = Bot(*call.identity)
         attestation = attest(log, state.now(), bot, call.arguments.since or 0.0)
     if not attestation.requests and not attestation.entries:
         raise CommandError(

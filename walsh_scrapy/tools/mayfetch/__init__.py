@@ -55,7 +55,7 @@ def _ask_file(call: Call, now: float) -> Sequence[Answer]:
         if problem := find_url_problem(url):
             raise WrongCall(f"{url}: {problem}")
     body = read_file(arguments.robots)
-    bots = arguments.user_agent or [call.options.ua_token if call.has_project else UA_TOKEN]
+    bots = arguments.user_agent or [call.identity.ua_token if call.has_project else UA_TOKEN]
     drafts = [Draft(body, bot, now) for bot in bots]
     return [draft.answer(url) for url in arguments.urls for draft in drafts]
 
