@@ -174,7 +174,7 @@ def _timed(do: Callable[[], object]) -> _Answered:
 
 
 def _options(url: str) -> Options:
-    return Options.from_settings(Settings({"WALSH_STATE_URL": url}))
+    return Options.from_settings(Settings({"WALSH_STATE_URL": url, "WALSH_USER_AGENT": USER_AGENT}))
 
 
 #: Requests of a later day: those of the second one once more.

@@ -38,6 +38,7 @@ from walsh_scrapy.options import (
     log_format_of,
     no_identity,
     number_of,
+    own_user_agent,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.pacing import MAX_TIMEOUT_SECONDS
@@ -229,6 +230,9 @@ def set_kind(settings: BaseSettings, spidercls: type[Spider]) -> Kind:
     if kind is Kind.OWN and settings["WALSH_SCOPE"] == "declared":
         expected = f"'any', because spider {spidercls.name!r} has no declared sources"
         raise bad_setting("WALSH_SCOPE", "declared", expected)
+    if own_user_agent(settings, spidercls)[1] == bot.user_agent:
+        # What Scrapy would send comes from elsewhere: there is nothing to warn of.
+        settings.set("USER_AGENT", bot.user_agent, priority="cmdline")
     for name, value in bot._asdict().items():
         settings.set(f"WALSH_{name.upper()}", value, priority=FORCED)
     for name, value in KIND_DEFAULTS[kind].items():

@@ -18,12 +18,14 @@ from tests.helpers.sites import (
     AGENT,
     IDENTITY,
     LIST_URL,
+    OUR_HANDLER,
     blocklist,
     log_lines,
     paths,
     rows_of,
     write_project,
 )
+from walsh_scrapy import identity
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
@@ -131,7 +133,7 @@ def test_no_code_of_a_project_opens_a_document(simulated, tmp_path, installed, o
     polite(result, *HOSTS)
 
 
-@pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize("handler", [OUR_HANDLER, THEIRS], ids=["ours", "theirs"])
 @settings(COSTLY, max_examples=3)
 @given(OF_HOSTS, OF_OPERATOR)
 def test_no_code_of_a_project_opens_a_document_on_sockets(
@@ -188,13 +190,13 @@ STOPS = [
 @pytest.mark.parametrize("form", ["plain", "packed"])
 def test_our_handler_stops_no_document(run, form):
     hosts = {f"{place[0]}-{act}.example": [(place, act)] for place, act in STOPS}
-    result = run(hosts, *(site(host, form) for host in hosts), WALSH_SERIAL=False)
+    result = run(hosts, *(site(host, form) for host in hosts), **OUR_HANDLER)
     assert fetched(result) == {host.partition(".")[0] for host in hosts}
     assert not [line for line in warnings_of(result) if "robots.txt" in line]
 
 
 @pytest.mark.parametrize("gates", [(), [(f"{OURS}.robots.RobotsMiddleware", 100)]], ids=len)
-@pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize("handler", [OUR_HANDLER, THEIRS], ids=["ours", "theirs"])
 def test_every_form_is_obeyed_whatever_becomes_of_it(run, gates, handler):
     forms = [form for form in FORMS if form != "busy" or not gates]
     given = handler | ROBOTS_ALONE if gates else handler
@@ -224,7 +226,7 @@ def test_a_robots_txt_that_was_stopped_after_500_kib_is_complete(run):
     assert fetched(result) == {"stop", "fail"}
 
 
-@pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize("handler", [OUR_HANDLER, THEIRS], ids=["ours", "theirs"])
 def test_a_document_that_a_project_keeps_back_is_named_once(run, handler):
     hosts = {
         "answers.example": [("50 request", "answer")],
@@ -264,7 +266,7 @@ REWRITTEN = {"operator.example": [("895 response", "headers"), ("50 response", "
 
 
 @pytest.mark.parametrize("form", LISTS)
-@pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
+@pytest.mark.parametrize("handler", [OUR_HANDLER, THEIRS], ids=["ours", "theirs"])
 def test_a_list_is_adopted_whatever_becomes_of_it(run, form, handler):
     result = run(REWRITTEN, site("a.example"), site(LISTED), document=LISTS[form], **handler)
     assert log_lines(result, "adopted", "1 domain")
@@ -273,7 +275,7 @@ def test_a_list_is_adopted_whatever_becomes_of_it(run, form, handler):
 
 def test_a_list_that_was_stopped_is_adopted_from_our_handler(run):
     acts = {"operator.example": [("bytes_received", "fail")]}
-    result = run(acts, site("a.example"), site(LISTED), document=LIST)
+    result = run(acts, site("a.example"), site(LISTED), document=LIST, **OUR_HANDLER)
     assert fetched(result) == {"a"}
 
 
@@ -334,7 +336,8 @@ def test_declared_sources_over_https_are_judged_by_the_true_file(
         "stopped.example": [("bytes_received", "fail")],
         "answered.example": [("700 request", "answer")],
     }
-    project = write_project(tmp_path / "project", ADDON | interfering(acts))
+    named = {"WALSH_USER_AGENT": identity.USER_AGENT}
+    project = write_project(tmp_path / "project", ADDON | named | interfering(acts))
     sites = [replace(site(host, "packed"), tls=Certificate.GOOD) for host in acts]
     sources = [f"https://{host}{path}" for host in acts for path in ("/private", "/")]
     result = crawl(direct_web(*sites), "declared", project=project, sources=sources)

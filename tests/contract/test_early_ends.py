@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.helpers.sites import ADDON, IDENTITY, trouble, write_project
+from tests.helpers.sites import ADDON, IDENTITY, OUR_HANDLER, trouble, write_project
 from walsh_scrapy.testing.site import NO_RESOLVER
 from walsh_scrapy.testing.web import Reply, Site
 
@@ -41,8 +41,9 @@ FULL_EXPORT = {
 def run(crawl, tmp_path, installed):
     """Return a function that runs `scrapy crawl` in a project; it returns status and reason."""
 
-    def run_page(web, settings=None):
-        project = write_project(tmp_path / "project", {**ADDON, **IDENTITY}, spiders=SPIDER)
+    def run_page(web, settings=None, **theirs):
+        given = ADDON | IDENTITY | theirs
+        project = write_project(tmp_path / "project", given, spiders=SPIDER)
         result = crawl(web, "page", project=project, settings=settings)
         return result.exit_code, result.stats["finish_reason"]
 
@@ -56,7 +57,7 @@ def test_a_good_crawl_exits_with_0(direct_web, run):
 def test_without_a_network_it_exits_with_1(direct_web, run):
     web = direct_web(Site("a.example", "", {"/": PAGE}))
     web.dns = NO_RESOLVER
-    assert run(web) == (1, "machine_trouble")
+    assert run(web, **OUR_HANDLER) == (1, "machine_trouble")
 
 
 def test_after_a_failure_of_the_state_it_exits_with_1(direct_web, crawl, run):
@@ -135,7 +136,7 @@ def test_a_runner_notes_a_crawl_that_ended_early(direct_web, tmp_path, installed
     web = direct_web(Site("a.example", "", {"/": PAGE}))
     crawls = [{"WALSH_STATE_URL": f"sqlite:///{tmp_path}/{name}.sqlite3"} for name in "123"]
     crawls[1] |= LATE_FAILURE
-    call = json.dumps([ADDON | IDENTITY, crawls])
+    call = json.dumps([ADDON | IDENTITY | OUR_HANDLER, crawls])
     done = run_python("-c", SCRIPT, kind, call, cwd=tmp_path, environment=web.environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["True True False", "True False True", "True True True"]

@@ -13,6 +13,7 @@ from tests.helpers.sites import (
     AGENT,
     IDENTITY,
     LIST_URL,
+    OUR_HANDLER,
     blocklist,
     log_lines,
     paths,
@@ -360,6 +361,7 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
             *(f"http://{host}/" for host in mixed),
         ],
         **ADDON,
+        **OUR_HANDLER,
         WALSH_SERIAL=True,
         WALSH_BLOCKLIST_URL=LIST_URL,
     )

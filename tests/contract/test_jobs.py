@@ -234,7 +234,7 @@ def test_a_host_that_refuses_all_has_one_line_with_the_number(simulated, project
     assert result.stats["finish_reason"] == "deferred"
 
 
-def test_the_longest_delay_counts_and_is_not_stored(simulated, project, tmp_path):
+def test_the_delay_that_scrapy_would_use_is_not_stored(simulated, project, tmp_path):
     links = [*PAGES[1:2], "http://b.example/1", "http://b.example/3"]
     (result,) = simulated(
         Site("a.example", "", {"/": index(*links), "/2": PAGE}),

@@ -1,22 +1,37 @@
 """The last look before a download handler: whatever handler it is, by the server's log."""
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from scrapy import Request
+import trustme
+from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.test import get_crawler
 
-from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, write_project
+from tests.helpers import HANG_SECONDS, ROOT
+from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, rows_of, trouble, write_project
+from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
+from walsh_scrapy.policy.pacing import MAX_IDLE_CONNECTIONS
 from walsh_scrapy.testing.directweb import DirectWeb
-from walsh_scrapy.testing.web import Reply, Site
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Fault, Reply, Site
 
 HANDLERS = {
     "ours": "walsh_scrapy.downloadhandler.DownloadHandler",
@@ -86,6 +101,45 @@ def test_no_cookie_of_robots_txt_goes_back(late):
     assert not late.log[1].header("Cookie")
 
 
+# HTTP/2, which Scrapy's own handler speaks over TLS only.
+
+
+@pytest.fixture
+def http2_site(tmp_path):
+    """Start a site over HTTP/2; it is a process, whose output is its log."""
+    pem = tmp_path / "localhost.pem"
+    trustme.CA().issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
+    command = [sys.executable, "-m", "tests.helpers.http2", str(pem)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def test_the_last_look_holds_for_http2(http2_site, tmp_path, installed, run_python):
+    origin = f"https://localhost:{int(http2_site.stdout.readline())}"
+    settings = {
+        **ADDON,
+        **IDENTITY,
+        "DEFAULT_REQUEST_HEADERS": SECRETS,
+        "DOWNLOAD_HANDLERS": {
+            "https": "scrapy.core.downloader.handlers.http2.H2DownloadHandler",
+        },
+        "DOWNLOADER_MIDDLEWARES": {"theirs.spiders.Late": 900},
+    }
+    spider = SPIDER.replace("http://a.example", origin)
+    project = write_project(tmp_path / "project", settings, spiders=spider)
+    done = run_python("-m", "scrapy", "crawl", "pages", cwd=project)
+    assert done.returncode == 0, done.stderr
+    http2_site.terminate()
+    robots, page = (json.loads(line) for line in http2_site.stdout)
+    assert [robots["path"], page["path"]] == ["/robots.txt", "/"], done.stderr
+    assert {hit["protocol"] for hit in (robots, page)} == {"HTTP/2"}
+    assert {hit["headers"]["user-agent"] for hit in (robots, page)} == {AGENT}
+    assert set(robots["headers"]) <= CLOSED
+    assert page["headers"]["x-api-key"] == "secret"
+    assert "cookie" not in page["headers"]
+
+
 # Time: the host may be another worker's after `until`.
 
 
@@ -142,3 +196,110 @@ def test_other_schemes_have_no_exchange(url):
     handler = Handler(0.0)
     download(handler, 0.0, url, released=False)
     assert handler.calls == 1
+
+
+FROZEN = """
+import os
+import signal
+
+from scrapy import signals
+
+from tests.helpers.theirs import Urls
+
+
+class Pages(Urls):
+    name = "pages"
+    urls = "http://a.example/"
+    freezes = ""
+
+    @classmethod
+    def from_crawler(cls, crawler, **arguments):
+        spider = super().from_crawler(crawler, **arguments)
+        crawler.signals.connect(spider.is_begun, signal=signals.request_reached_downloader)
+        return spider
+
+    def is_begun(self, request):
+        if self.freezes and request.url == "http://a.example/":
+            self.freezes = ""
+            os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("handler", [*HANDLERS, "the add-on's"])
+def test_a_worker_that_froze_after_begin_sends_nothing_late(
+    direct_web, crawl, tmp_path, installed, handler
+):
+    """The other worker has the host when it goes on; its own time is over."""
+    page = Reply("<title>x</title>", content_type="text/html")
+    web = direct_web(Site("a.example", "", {"/": page, "/2": page}))
+    own = {"DOWNLOAD_HANDLERS": {"http": HANDLERS[handler]}} if handler in HANDLERS else {}
+    project = write_project(tmp_path / "project", ADDON | IDENTITY | own, spiders=FROZEN)
+    given = {"project": project, "settings": trouble("ShortBeats") | {"DOWNLOAD_TIMEOUT": 2}}
+    frozen = crawl.start(web, "pages", arguments={"freezes": "1"}, **given)
+    wait_until_stopped(frozen.pid)
+    assert paths(web.log) == ["a.example/robots.txt"], "it has begun its page, and sent nothing"
+    urls = {"urls": "http://a.example/2 http://a.example/"}
+    other = crawl.start(web, "pages", arguments=urls, **given)
+    assert web.wait_for(lambda log: any(hit.path == "/2" for hit in log), HANG_SECONDS)
+    os.kill(frozen.pid, signal.SIGCONT)
+    assert [crawled.wait(HANG_SECONDS).exit_code for crawled in (frozen, other)] == [0, 0]
+    assert_polite(web.log, user_agent=AGENT, serial=False)
+    sent = rows_of(crawl, "SELECT count(*) FROM requests")
+    assert sent == [(len(web.log),)], "none went out without a begin of its own"
+
+
+def wait_until_stopped(pid):
+    """Wait until a process has stopped itself."""
+    until = time.monotonic() + HANG_SECONDS
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+BROKEN = """
+from tests.helpers.theirs import Urls
+
+
+class Pages(Urls):
+    name = "pages"
+"""
+
+
+@pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
+def test_a_broken_kept_connection_sends_nothing_by_itself(
+    direct_web, crawl, tmp_path, installed, fault
+):
+    """Twisted would send it again at once, unseen by the gates. A retry has a begin of its own."""
+    requests = Counter()
+
+    def answer(hit):
+        requests[hit.client] += 1
+        page = Reply("<title>x</title>", content_type="text/html")
+        return page if requests[hit.client] == 1 else replace(page, fault=fault)
+
+    names = [f"/{number}" for number in range(4)]
+    web = direct_web(Site("a.example", answer, dict.fromkeys(names, answer)))
+    project = write_project(tmp_path / "project", ADDON | IDENTITY, spiders=BROKEN)
+    urls = " ".join(f"http://a.example{name}" for name in names)
+    result = crawl(web, "pages", project=project, arguments={"urls": urls})
+    assert {item["url"] for item in result.items if "trouble" not in item} == set(urls.split())
+    assert_polite(result.log, user_agent=AGENT, serial=False)
+    assert rows_of(crawl, "SELECT count(*) FROM requests") == [(len(result.log),)]
+
+
+def test_idle_connections_are_few_and_short(direct_web, crawl, tmp_path, installed):
+    hosts = [f"h{number}.example" for number in range(40)]
+    web = direct_web(*(Site(host, "", {"/": Reply("x")}) for host in hosts))
+    project = write_project(tmp_path / "project", ADDON | IDENTITY, spiders=BROKEN)
+    urls = " ".join(f"http://{host}/" for host in hosts)
+    result = crawl(web, "pages", project=project, arguments={"urls": urls})
+    assert len(result.items) == len(hosts)
+    assert 1 < web.most_open_connections <= MAX_IDLE_CONNECTIONS + 16
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0, 3500), (180, 180), (7200, 3500)])
+def test_a_request_has_a_time_limit_of_an_hour_at_most(given, expected):
+    settings = Settings(IDENTITY | {"DOWNLOAD_TIMEOUT": given})
+    Addon(SimpleNamespace(spidercls=Spider)).update_settings(settings)
+    assert settings.getfloat("DOWNLOAD_TIMEOUT") == expected

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.helpers.sites import ADDON, IDENTITY, LIST_URL, blocklist, paths
+from tests.helpers.sites import ADDON, IDENTITY, LIST_URL, OUR_HANDLER, blocklist, paths
 from walsh_scrapy.testing.web import Reply, Site
 
 MANY = 30
@@ -15,7 +15,9 @@ import asyncio, gc, sys, weakref
 from scrapy import Request, Spider, crawler
 from twisted.internet.asyncioreactor import install
 
-SETTINGS = {ADDON | IDENTITY} | {{"WALSH_STATE_URL": sys.argv[2], "LOG_LEVEL": "ERROR"}}
+#: The loop runs without the reactor, which Scrapy's own handler needs.
+SETTINGS = {ADDON | IDENTITY | OUR_HANDLER}
+SETTINGS |= {{"WALSH_STATE_URL": sys.argv[2], "LOG_LEVEL": "ERROR"}}
 
 class Listed(Spider):
     name = "listed"
@@ -121,7 +123,9 @@ def test_documents_are_fetched_once(
     pages = {f"/{number}": "text" for number in range(3)}
     operator = Site("operator.example", "", {"/blocklist.json": blocklist("optedout.example")})
     web = direct_web(Site("a.example", "User-agent: *\nDisallow: /private\n", pages), operator)
-    common = ADDON | IDENTITY | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
+    common = (
+        ADDON | IDENTITY | OUR_HANDLER | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
+    )
     crawls = [{"WALSH_STATE_URL": f"sqlite:///{tmp_path}/{name}.sqlite3"} for name in states]
     crawls[-1] |= own
     call = json.dumps([common, crawls, at_once])
@@ -140,7 +144,8 @@ def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, run_p
     operator = Site("operator.example", Reply("", delay=2.0), {"/blocklist.json": listed})
     web = direct_web(Site("a.example", Reply("", delay=2.0), {"/0": "text"}), operator)
     state = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
-    common = ADDON | IDENTITY | state | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
+    common = ADDON | IDENTITY | OUR_HANDLER | state
+    common |= {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
     call = json.dumps([common, [{}], True])
 
     def crawl(_number):

@@ -1,7 +1,8 @@
 """Decisions 29 and 30: what other code in a project does opens no gate, and holds up no crawl.
 
 The projects follow links with an identity of their own. Their middlewares do what is allowed in
-Scrapy; the log of the servers says what came of it.
+Scrapy; the log of the servers says what came of it. That only a proxy of the environment is used is
+a rule of declared crawls.
 """
 
 import json
@@ -37,6 +38,7 @@ import asyncio
 from scrapy import Request
 
 from tests.helpers.theirs import Urls
+from walsh_scrapy.spider import DeclaringSpider
 
 
 class Pages(Urls):
@@ -54,8 +56,9 @@ class Gatherer(Urls):
             yield item
 
 
-class Proxied(Urls):
+class Proxied(Urls, DeclaringSpider):
     name = "proxied"
+    custom_settings = {"WALSH_SCOPE": "any"}
 
     def request(self, url):
         request = super().request(url)
@@ -235,7 +238,7 @@ def run(crawl, tmp_path, installed):
 
 
 def polite(result, **terms):
-    manners = {"user_agent": AGENT, "serial": True, "connections": result.connections}
+    manners = {"user_agent": AGENT, "serial": False, "connections": result.connections}
     assert_polite(result.log, **manners | terms)
 
 
@@ -268,7 +271,8 @@ def test_a_proxy_comes_from_the_environment_only(direct_web, run, gates):
 @pytest.mark.parametrize("order", [50, 610, 950])
 def test_a_middleware_that_names_proxies_gets_one_warning(direct_web, run, order):
     web = direct_web(Site("a.example", "", {"/1": page(), "/2": page()}))
-    result = run(web, "http://a.example/1", "http://a.example/2", theirs=[("Rotating", order)])
+    urls = ("http://a.example/1", "http://a.example/2")
+    result = run(web, *urls, spider="proxied", theirs=[("Rotating", order)])
     assert ends(result) == {"/1": "Denied", "/2": "Denied"}
     (warning,) = [line for line in result.stderr.splitlines() if " WARNING: " in line]
     assert "http_proxy" in warning
@@ -284,7 +288,7 @@ def test_the_proxy_of_the_environment_is_carried_along(loopback_web, run):
     urls = [f"http://a.example/{name}" for name in ("old", "broken", "authorized")]
     result = run(web, *urls, spider="proxied", RETRY_TIMES=1)
     assert ends(result) == {"/new": None, "/broken": None, "/authorized": None}
-    polite(result)  # no Proxy-Authorization either
+    polite(result, serial=True)  # no Proxy-Authorization either
 
 
 def test_type_hints_of_callbacks_open_no_robots_txt(direct_web, run):
@@ -375,7 +379,7 @@ def test_a_hidden_end_holds_up_no_request_past_the_scheduler(direct_web, run, se
     urls = [f"http://{host}.example/{name}" for host in "ab" for name in ("raises", 1, 2)]
     result = run(web, *urls, spider="gatherer", theirs=[("Answering", 900)], WALSH_SERIAL=serial)
     assert [item.get("trouble") for item in result.items] == ["ValueError", None, None] * 2
-    polite(result, serial=serial)
+    polite(result, serial=serial, connections=())  # these are of Scrapy's handler
 
 
 def test_a_middleware_may_ask_the_same_host_first(direct_web, run):

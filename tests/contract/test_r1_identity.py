@@ -20,6 +20,7 @@ from scrapy.settings import Settings
 from tests.helpers.keydirectory import DirectoryKeys
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, rows_of, site
 from walsh_scrapy import identity
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
 from walsh_scrapy.policy.signing import FIELDS, PrivateKey, directory_body
 from walsh_scrapy.testing import Certificate, verify_signature
@@ -87,7 +88,9 @@ def test_the_gate_has_the_last_word_on_headers():
         },
     )
     options = SimpleNamespace(user_agent=identity.USER_AGENT)
-    crawl = SimpleNamespace(context=SimpleNamespace(options=options), settings=Settings())
+    crawl = SimpleNamespace(
+        context=SimpleNamespace(options=options), settings=Settings(), kind=Kind.DECLARED
+    )
     asyncio.run(IdentityMiddleware(crawl).process_request(request))
     assert request.headers.to_unicode_dict() == {
         "User-Agent": identity.USER_AGENT,

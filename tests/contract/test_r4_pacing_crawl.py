@@ -354,7 +354,7 @@ asyncio.get_event_loop().run_until_complete(both())
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"WALSH_MIN_INTERVAL": 0.5}, "BadSetting WALSH_MIN_INTERVAL is 0.5, but"),
+        ({"WALSH_MAX_RETRIES": 0.5}, "BadSetting WALSH_MAX_RETRIES is 0.5, but"),
         ({"WALSH_STATE_URL": "sqlite:////proc/none/x"}, "StateError "),
     ],
 )
@@ -362,7 +362,7 @@ def test_an_application_catches_what_is_wrong_with_its_settings(
     run_python, installed, settings, told
 ):
     given = {"WALSH_USER_AGENT": "Bot/1 (+https://bot.example/)", "WALSH_UA_TOKEN": "Bot"}
-    given |= {"WALSH_BLOCKLIST_URL": "", "WALSH_SCOPE": "any"} | settings
+    given |= settings
     done = run_python("-c", WRONG, repr(given))
     assert [line.startswith(told) for line in done.stdout.splitlines()] == [True, True], done
     assert done.returncode == 0

@@ -50,7 +50,7 @@ else:
     process.start()
     print(process.bootstrap_failed)
 """
-BAD = {"WALSH_MIN_INTERVAL": 0.5}
+BAD = {"WALSH_MAX_RETRIES": 0.5}
 
 
 def options(settings):
@@ -90,14 +90,14 @@ def judge(done, *words):
 def test_a_command_prints_one_line(run_python, spider, start, forced):
     given = {**ADDON, **IDENTITY, **BAD, "FORCE_CRAWLER_PROCESS": forced}
     done = run_python(*COMMANDS[start], "runspider", spider(), *options(given))
-    judge(done, "WALSH_MIN_INTERVAL", "0.5")
+    judge(done, "WALSH_MAX_RETRIES", "0.5")
 
 
 @pytest.mark.parametrize("name", ["fetch", "shell"])
 def test_fetch_and_shell_print_one_line_too(run_python, name):
     given = options(ADDON | IDENTITY | BAD)
     done = run_python("-m", "scrapy.cmdline", name, "http://a.example/", *given)
-    judge(done, "WALSH_MIN_INTERVAL")
+    judge(done, "WALSH_MAX_RETRIES")
 
 
 def test_what_is_refused_before_the_log_is_set_up(run_python, spider):
@@ -110,7 +110,7 @@ def test_a_log_file_has_the_line_as_well(run_python, spider, tmp_path):
     log = tmp_path / "log"
     given = options(ADDON | IDENTITY | BAD | {"LOG_FILE": log})
     judge(run_python("-m", "scrapy.cmdline", "runspider", spider(), *given))
-    assert "CRITICAL: WALSH_MIN_INTERVAL" in log.read_text()
+    assert "CRITICAL: WALSH_MAX_RETRIES" in log.read_text()
     assert "Traceback" not in log.read_text()
 
 

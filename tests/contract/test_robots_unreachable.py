@@ -11,6 +11,7 @@ from scrapy import Request, Spider
 from scrapy.settings import Settings
 
 from tests.helpers.sites import AGENT, IDENTITY, feed, log_lines
+from walsh_scrapy import identity
 from walsh_scrapy.options import Options
 from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
@@ -64,13 +65,16 @@ def runs(tmp_path_factory):
     )
 
 
+WALSH = {"WALSH_USER_AGENT": identity.USER_AGENT}
+
+
 @pytest.mark.parametrize(
     ("settings", "policy"),
     [
-        ({}, "allow"),
+        (WALSH, "allow"),
         (OWN, "phased"),
         (OWN | {"WALSH_ROBOTS_UNREACHABLE": "allow"}, "allow"),
-        ({"WALSH_ROBOTS_UNREACHABLE": "phased"}, "phased"),
+        (WALSH | {"WALSH_ROBOTS_UNREACHABLE": "phased"}, "phased"),
     ],
 )
 def test_the_identity_decides_about_the_default(settings, policy):

@@ -42,7 +42,7 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
-        ("WALSH_MIN_INTERVAL", "0.1", ["from 1", "0.1"]),
+        ("WALSH_MIN_INTERVAL", "0.1", ["at least 1", "0.1"]),
         ("WALSH_MIN_INTERVAL", "fast", ["number", "fast"]),
         ("WALSH_ROBOTS_UNREACHABLE", "ignore", ['"allow"', "ignore"]),
         ("WALSH_ROBOTS_TTL", "604800", ["86400"]),

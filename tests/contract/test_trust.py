@@ -9,10 +9,11 @@ from walsh_scrapy import identity
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
-SETTINGS = """
+SETTINGS = f"""
+WALSH_USER_AGENT = "{identity.USER_AGENT}"
 SPIDER_MODULES = ["theirs.spiders"]
-ADDONS = {"walsh_scrapy.Addon": 500}
-DOWNLOADER_MIDDLEWARES = {f"theirs.claims.At{order}": order for order in (50, 500, 950)}
+ADDONS = {{"walsh_scrapy.Addon": 500}}
+DOWNLOADER_MIDDLEWARES = {{f"theirs.claims.At{{order}}": order for order in (50, 500, 950)}}
 WALSH_SOURCES = "sources.txt"
 """
 CLAIMS = """
@@ -114,9 +115,12 @@ PRIVATE = "User-agent: *\nDisallow: /private/\n"
 WITHOUT_GATES = """
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 from theirs.again import Handler, Robots
-from walsh_scrapy.crawl.startup import SPIDER_GATES, Gate
+from walsh_scrapy import identity
+from walsh_scrapy.crawl.startup import SPIDER_GATES, Gate, Kind
 from scrapy.utils.misc import load_object
 
+SPIDER_GATES = SPIDER_GATES[Kind.DECLARED]
+WALSH_USER_AGENT = identity.USER_AGENT
 SPIDER_MODULES = ["spiders"]
 ADDONS = {"walsh_scrapy.Addon": 500}
 gates = {gate.path: gate.order for gate in Gate} | {load_object(gate.path): None for gate in Gate}

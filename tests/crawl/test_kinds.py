@@ -111,6 +111,28 @@ def test_the_defaults_of_walsh_research_come_with_its_name():
     assert options.robots_unreachable == "allow"
 
 
+@pytest.mark.parametrize(
+    ("given", "spidercls", "agent", "warns"),
+    [
+        ({"USER_AGENT": AGENT}, Named, OTHER, False),
+        (
+            {"USER_AGENT": AGENT, "DEFAULT_REQUEST_HEADERS": {"User-Agent": OTHER}},
+            Links,
+            OTHER,
+            False,
+        ),
+        (IDENTITY | {"USER_AGENT": OTHER}, Links, AGENT, True),
+    ],
+)
+def test_another_user_agent_is_named_only_if_scrapy_would_send_it(
+    given, spidercls, agent, warns, caplog
+):
+    settings = Settings(given)
+    Addon(SimpleNamespace(spidercls=spidercls)).update_settings(settings)
+    assert settings["USER_AGENT"] == agent
+    assert ("USER_AGENT = " in caplog.text) is warns
+
+
 # The kind of a crawl.
 
 

@@ -57,7 +57,6 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(walsh_loopback_web, 
     assert {item["stamp"] for item in result.items} == {"theirs"}
     for line in (
         "http://a.example/private/x is denied by robots: line 2 of robots.txt",
-        "handlers.http11.HTTP11DownloadHandler serves https, so this add-on cannot",
         "denied            2   1 by blocklist, 1 by robots",
     ):
         assert line in result.stderr

@@ -112,6 +112,12 @@ def hosts_in_flight(crawl):
 AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
 IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot"}
 ADDON = {"ADDONS": {"walsh_scrapy.Addon": 500}}
+#: For a project's own crawl, whose handler is Scrapy's unless it chooses another.
+OUR_HANDLER = {
+    "DOWNLOAD_HANDLERS": dict.fromkeys(
+        ("http", "https"), "walsh_scrapy.downloadhandler.DownloadHandler"
+    )
+}
 
 
 def write_project(folder, settings, *lines, **modules):

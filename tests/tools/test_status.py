@@ -177,7 +177,7 @@ def test_a_state_that_cannot_be_read_is_critical_for_a_monitor(status, tmp_path)
 
 
 def test_a_wrong_setting_is_exit_status_3(status):
-    code, out, error = status("-s", "WALSH_MIN_INTERVAL=0")
+    code, out, error = status("-s", "WALSH_MIN_INTERVAL=-1")
     assert (code, out) == (3, "")
     assert "WALSH_MIN_INTERVAL" in error
 

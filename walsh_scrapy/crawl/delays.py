@@ -88,11 +88,11 @@ class ProjectDelays:
         return max(self._of_all_hosts, throttled, *self._by_host.values())
 
     def minimum(self, min_interval: float) -> float:
-        """Return the minimum delay of every host: the one that the project chose in its own crawl.
+        """Return the delay of every host that does not ask for more, as the state may store it.
 
-        ``min_interval`` is ``WALSH_MIN_INTERVAL``, for a project that chose none.
+        It is ``WALSH_MIN_INTERVAL``, or less if the project chose less in its own crawl.
         """
-        return self._chosen if self._chosen is not None else min_interval
+        return min_interval if self._chosen is None else min(self._chosen, min_interval)
 
     @property
     def counts_latency(self) -> bool:

@@ -13,6 +13,7 @@ import json
 import logging
 import pickle
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 #: In the folder of the job.
 FILE: Final = "walsh-requests.sqlite3"
+#: A request may have cookies, credentials and the password of a proxy. SQLite gives this mode to
+#: the files beside it too.
+_MODE: Final = 0o600
 #: ``request`` is NULL while the request is in Scrapy's queue; ``redirects`` is a `Redirects`.
 _TABLE: Final = """\
 CREATE TABLE IF NOT EXISTS requests (
@@ -78,6 +82,9 @@ class Job:
         self._clock = clock
         self._scrapys = ScrapyQueue(crawler, folder)
         self._path = Path(folder, FILE)
+        with suppress(OSError):  # SQLite then says why the file cannot be opened
+            self._path.touch(_MODE)
+            self._path.chmod(_MODE)  # also of a file from before
         # Without a transaction each statement is committed at once.
         self._file = sqlite3.connect(self._path, isolation_level=None)
         try:

@@ -322,6 +322,7 @@ class Robots(RobotsCache, RequestPreparer):
         public_only = ticket_of(needed_by).public_only
         while True:
             request = _request(url)
+            _use_proxy_of(needed_by, request)
             note(
                 request,
                 hops=hops,
@@ -530,6 +531,20 @@ def is_robots(request: Request) -> bool:
 def origin_for(request: Request) -> str:
     """Return the origin whose robots.txt decides about a request: scheme, host and port."""
     return origin_of(request.url)
+
+
+def _use_proxy_of(needed_by: Request, request: Request) -> None:
+    """Send a request through the proxy that the request which needs it names, with its credentials.
+
+    There may be no other way to the host. Scrapy's HttpProxyMiddleware marks a proxy of the
+    environment, and chooses one for each request again.
+    """
+    meta = needed_by.meta
+    if "proxy" not in meta or "_scheme_proxy" in meta:
+        return
+    request.meta.update({name: meta[name] for name in ("proxy", "_auth_proxy") if name in meta})
+    if "Proxy-Authorization" in needed_by.headers:
+        request.headers["Proxy-Authorization"] = needed_by.headers["Proxy-Authorization"]
 
 
 def _request(url: str) -> Request:

@@ -271,14 +271,18 @@ def send_once(handler: HTTP11DownloadHandler, max_idle: int, idle_seconds: float
 
     def put_back_bounded(key: object, connection: object) -> None:
         put_back(key, connection)
-        timeouts = pool._timeouts  # noqa: SLF001 - of the idle connections, the oldest one first
-        if len(timeouts) > max_idle:
-            oldest = next(iter(timeouts.values()))
-            close, arguments = oldest.func, oldest.args
-            oldest.cancel()
-            close(*arguments)
+        close_idle(handler, max_idle)
 
     pool._putConnection = put_back_bounded  # noqa: SLF001
+
+
+def close_idle(handler: HTTP11DownloadHandler, left: int = 0) -> None:
+    """Close the idle connections of Scrapy's handler, the oldest ones first, until few are left."""
+    timeouts: dict[object, Any] = handler._pool._timeouts  # noqa: SLF001 - the oldest one first
+    for timeout in list(timeouts.values())[: max(0, len(timeouts) - left)]:
+        close, arguments = timeout.func, timeout.args
+        timeout.cancel()
+        close(*arguments)
 
 
 def flush(dupefilter: BaseDupeFilter) -> None:

@@ -123,7 +123,8 @@ class Summary(Component):
             command=command_of(self._crawl.crawler, spider),
             started_at=context.started_at,
             versions=versions(),
-            settings=settings_of(context.options, self._crawl.signer) | {"force": declaring.force},
+            settings=settings_of(context.options, self._crawl.signer)
+            | {"force": declaring.force, "kind": self._crawl.kind.value},
         )
         try:
             declared: bytes | str  # a document of the sources, or the name of a copy of it

@@ -75,6 +75,12 @@ def gaps(sql: Sql) -> str:
     is_for_list = f"""(purpose = 'blocklist' OR purpose = 'robots' AND EXISTS (
             SELECT 1 FROM runs WHERE runs.id = run AND {sql.position("host", list_urls)} > 0))"""
     longest = MAX_BLOCKLIST_WAIT_SECONDS
+    # A project's own crawl may have less than a second, and less than an answer took.
+    usual_delay = sql.greatest("1.0", "coalesce(duration_before, 0.0)")
+    is_own = f"""EXISTS (SELECT 1 FROM runs
+            WHERE runs.id = ordered.run AND {sql.field("settings", "kind")} = 'own')"""
+    long_delay = f"""CASE WHEN recorded_delay >= {usual_delay} OR {is_own} THEN recorded_delay
+            ELSE {usual_delay} END"""
 
     def is_uncertain(since: str) -> str:
         """Return the condition that a clock was set between a moment and the request."""
@@ -110,7 +116,7 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
         {end_of_exchange("cause")} + cause.hold AS hold_until,
         {end_of_exchange("cause")} - cause.monotonic AS hold_clock,
         CAST(substr(hold_end, 1, 15) AS DOUBLE PRECISION) / 1000.0 AS hold_ended_at,
-        {sql.greatest("1.0", "recorded_delay", "coalesce(duration_before, 0.0)")} AS long_delay
+        {long_delay} AS long_delay
     FROM ordered LEFT JOIN requests cause ON cause.id = CAST(substr(hold_end, 16) AS BIGINT)
 ), required AS (
     SELECT waits.*,
@@ -163,7 +169,8 @@ def gap_view(sql: Sql) -> str:
     problem: `at once`, `too short` or `on hold`: it came over 0.05 s too early; NULL if it did not,
         or that is not certain
     gap_unknown: `no earlier request`, `end of the previous request unknown` or `a clock was set`
-    delay: seconds: the recorded delay, at least 1, and at least the duration of the exchange before
+    delay: seconds: the recorded delay; except in a project's own crawl at least 1, and at least the
+        duration of the exchange before
     hold_request: the `id` of the request that put the host on hold
     previous_ended_at: the end of the previous exchange
     hold_until, released_at: the end of the hold as it began; when the operator ended it

@@ -29,7 +29,7 @@ def run(call: Call) -> int:
     settings = folder / "settings.py"
     lines = f"""\
 Created {folder}. Before the first crawl:
-- set WALSH_USER_AGENT and WALSH_UA_TOKEN in {settings}
+- set WALSH_USER_AGENT in {settings}
 - add the feeds that you want to {folder / "sources.toml"}
 Then:
   cd {shlex.quote(str(folder))} && scrapy crawl feeds
