@@ -124,7 +124,7 @@ def test_their_exports_and_our_commands_beside_each_other(elsewhere, loopback_we
     web = loopback_web(Site("a.example", robots, {"/": title, "/1": title}))
     crawled = elsewhere.scrapy("crawl", "pages", web=web)
     assert crawled.returncode == 0, crawled.stderr
-    assert_polite(web.log, serial=False, user_agent=USER_AGENT)
+    assert_polite(web.log, serial=False, anonymous=False, user_agent=USER_AGENT)
     exported = elsewhere.project / "pages.jsonl"
     (item,) = map(json.loads, exported.read_text().splitlines())
     assert item == {"url": "http://a.example/1", "title": "A", "stamp": "theirs"}

@@ -18,6 +18,7 @@ from twisted.internet.asyncioreactor import install
 #: The loop runs without the reactor, which Scrapy's own handler needs.
 SETTINGS = {ADDON | IDENTITY | OUR_HANDLER}
 SETTINGS |= {{"WALSH_STATE_URL": sys.argv[2], "LOG_LEVEL": "ERROR"}}
+SETTINGS["TELNETCONSOLE_ENABLED"] = False
 
 class Listed(Spider):
     name = "listed"

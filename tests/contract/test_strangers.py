@@ -14,6 +14,7 @@ from tests.helpers.sites import (
     AGENT,
     IDENTITY,
     LIST_URL,
+    OUR_HANDLER,
     blocklist,
     log_lines,
     paths,
@@ -324,6 +325,10 @@ class Hurried(Watchful):
 """
 
 
+#: One request and one connection at a time, which only the handler of the add-on counts.
+SERIAL = {**ADDON, **IDENTITY, **OUR_HANDLER, "WALSH_SERIAL": True}
+
+
 def page_of(text):
     return Reply(text, content_type="text/plain")
 
@@ -340,7 +345,8 @@ def project(tmp_path, installed):
 def polite(served, **terms):
     """Judge what was served, but for the form: the judge expects GET, as of our own spiders."""
     log = [hit for hit in served.log if hit.method == "GET"]
-    manners = {"user_agent": AGENT, "serial": False, "connections": served.connections}
+    manners = {"user_agent": AGENT, "serial": False, "anonymous": False}
+    manners["connections"] = served.connections
     assert_polite(log, **manners | terms)
 
 
@@ -423,7 +429,8 @@ def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     web = direct_web(
         Site(first, "", {"/": page()}), *(Site(host, "", {"/": stop}) for host in others)
     )
-    running = crawl.start(web, "gatherer", project=project, settings={"WALSH_SERIAL": True})
+    write_project(project, SERIAL, spiders=SPIDERS)
+    running = crawl.start(web, "gatherer", project=project)
     started.put(running)
     result = running.wait()
     assert result.exit_code == 0
@@ -453,7 +460,7 @@ def test_a_deferred_redirect_is_kept_for_the_next_start(direct_web, crawl, proje
 
 
 def test_two_crawls_of_one_process_are_serial_together(direct_web, project, run_python):
-    write_project(project, ADDON | IDENTITY | {"WALSH_SERIAL": True}, spiders=SPIDERS)
+    write_project(project, SERIAL, spiders=SPIDERS)
     hosts = ("a", "b", "c", "d")
     web = direct_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))
     script = """

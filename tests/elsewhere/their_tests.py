@@ -39,6 +39,7 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(walsh_loopback_web, 
     assert_polite(
         result.log,
         serial=False,
+        anonymous=False,
         user_agent=USER_AGENT,
         crawl_delays={"b.example": 2.0},
         denied=["http://a.example/private/"],

@@ -19,6 +19,7 @@ from scrapy.settings import Settings
 
 from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import feed, rows_of, site
+from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.sources.loading import _build_source, _read_opml, load_sources
@@ -215,7 +216,8 @@ def new_state(url):
 def exported_feed(new_state, tmp_path):
     """Return a function that exports a feed, and finds it to be one by RFC 4287 and feedparser."""
     (tmp_path / "sources.json").write_text(json.dumps([{"url": URL, "name": "A"}, OTHER]))
-    export = replace(EXPORT, sources_file=str(tmp_path / "sources.json"))
+    settings = Settings({"WALSH_USER_AGENT": USER_AGENT})
+    export = replace(EXPORT, settings=settings, sources_file=str(tmp_path / "sources.json"))
 
     def written(**options):
         file = io.BytesIO()

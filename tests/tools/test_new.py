@@ -196,20 +196,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "lines"),
+    ("settings", "proposed"),
     [
-        ({}, ['WALSH_USER_AGENT = "new/1.0 (+', 'WALSH_UA_TOKEN = "new"']),
-        ({"WALSH_UA_TOKEN": "Example-Bot"}, ['"Example-Bot/1.0 (+', '"Example-Bot"']),
-        ({"WALSH_USER_AGENT": AGENT}, [f'"{AGENT}"', 'WALSH_UA_TOKEN = "Example-Bot"']),
+        ({}, 'USER_AGENT = "new/1.0 (+'),
+        ({"WALSH_UA_TOKEN": "Example-Bot"}, 'USER_AGENT = "Example-Bot/1.0 (+'),
     ],
 )
-def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, settings, lines):
+def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, settings, proposed):
     web = loopback_web(site("blog.example"))
     result = crawl(web, project=project, sources=SOURCES, settings=settings)
     assert result.exit_code == 1
-    line = refusal(result)
-    assert "no identity" in line
-    assert [text for text in lines if text not in line] == []
+    assert proposed in refusal(result)
 
 
 def test_new_project_crawls_under_its_own_identity(crawl, direct_web, project):

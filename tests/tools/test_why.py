@@ -12,6 +12,7 @@ from scrapy.settings import Settings
 from tests.helpers import records
 from tests.helpers.records import RECORD, commit, deny, hold, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
+from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.robots.copy import RobotsCopy
@@ -51,7 +52,7 @@ SITES = (
 
 
 def options(**settings):
-    return Options.from_settings(Settings(settings))
+    return Options.from_settings(Settings({"WALSH_USER_AGENT": USER_AGENT} | settings))
 
 
 def account_of(state, subject="a.example", day=None, **settings):

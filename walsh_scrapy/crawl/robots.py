@@ -16,7 +16,7 @@ from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import ROBOTS
-from walsh_scrapy.crawl.startup import SCHEMES
+from walsh_scrapy.crawl.startup import SCHEMES, Kind
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Hop,
@@ -173,6 +173,7 @@ class Robots(RobotsCache, RequestPreparer):
     def __init__(
         self,
         context: Context,
+        kind: Kind,
         settings: BaseSettings,
         stats: StatsCollector,
         hosts: Hosts,
@@ -182,6 +183,7 @@ class Robots(RobotsCache, RequestPreparer):
         signal: RobotsSignal,
     ) -> None:
         super().__init__(context, hosts)
+        self._is_own = kind is Kind.OWN
         self._signal = signal
         self._stats = stats
         self._queue = queue
@@ -322,7 +324,8 @@ class Robots(RobotsCache, RequestPreparer):
         public_only = ticket_of(needed_by).public_only
         while True:
             request = _request(url)
-            _use_proxy_of(needed_by, request)
+            if self._is_own:
+                _use_proxy_of(needed_by, request)
             note(
                 request,
                 hops=hops,

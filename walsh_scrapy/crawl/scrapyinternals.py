@@ -84,7 +84,7 @@ class Engine:
         if self._crawler.engine.running:
             self._close_spider()
         else:  # Scrapy never stops an engine whose spider was closed before it started
-            self._crawler.signals.connect(self._close_spider, signal=signals.engine_started)
+            self._crawler.signals.connect(self._engine_started, signal=signals.engine_started)
 
     async def engine_stopped(self) -> None:
         """Remove the spider from the crawler if the crawl was ended early.
@@ -216,6 +216,19 @@ class Engine:
         """Whether the spider's ``start`` raised, which Scrapy names as the reason of the end."""
         # A handler of spider_idle that closes the spider replaces that reason.
         return self._crawler.engine._start_error  # noqa: SLF001
+
+    def _engine_started(self) -> None:
+        self._end = asyncio.ensure_future(self._close_when_running())
+
+    async def _close_when_running(self) -> None:
+        """Close the spider as soon as the engine runs.
+
+        Listeners of engine_started may take a while. If the spider is closed before they are done,
+        Scrapy's runner does not wait for the end, and takes the crawl for a good one.
+        """
+        while not self._crawler.engine.running and self._slot is not None:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+        self._close_spider()
 
     def _close_spider(self) -> None:
         if self._slot is not None:  # else only the exit status can change

@@ -51,6 +51,7 @@ class RobotsMiddleware(Component):
         )
         self._robots = Robots(
             crawl.context,
+            crawl.kind,
             crawl.settings,
             crawl.stats,
             crawl.hosts,

@@ -40,6 +40,7 @@ class Terms(TypedDict, total=False):
     user_agent: str
     crawl_delays: Mapping[str, float]
     serial: bool
+    anonymous: bool
     blocked: Iterable[str]
     denied: Iterable[str]
     declared: Collection[str] | None
@@ -68,6 +69,7 @@ class Manners:
     user_agent: str = USER_AGENT
     crawl_delays: Mapping[str, float] = field(default_factory=dict)  #: seconds, by host name
     serial: bool = True  #: one request and connection at a time; if False, one for each host
+    anonymous: bool = True  #: no Cookie, Referer or credentials; False for a project's own crawl
     blocked: Iterable[str] = ()  #: domains that must get no request, subdomains included
     #: Prefixes of URLs that a robots.txt denies; one that ends in `$` is a whole URL.
     denied: Iterable[str] = ()
@@ -199,9 +201,9 @@ def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[Violation
             yield violation("R1", log, place, words)
 
 
-def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Violation]:
+def nothing_private(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R1: no request has a Cookie, a Referer or credentials."""
-    for place, hit in enumerate(log):
+    for place, hit in enumerate(log if manners.anonymous else ()):
         for name in _PRIVATE:
             if hit.header(name) is not None:
                 yield violation("R1", log, place, f"carries {name}: {hit.header(name)}")
