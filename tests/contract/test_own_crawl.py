@@ -86,7 +86,7 @@ def test_one_line_and_a_user_agent_are_enough(web, crawl, project):
     assert "walsh-research" not in result.stderr.lower()
 
 
-def test_a_spider_with_sources_of_another_kind_is_no_declared_crawl(web, crawl, project):
+def test_sources_of_another_kind_declare_nothing(web, crawl, project):
     result = crawl(web, "sources", project=project)
     assert result.exit_code == 0, result.stderr
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"]

@@ -183,9 +183,7 @@ def own_delays(given, spider=Links, **arguments):
         ({}, Slow, {"DOWNLOAD_DELAY": "7"}, 3.0),
     ],
 )
-def test_scrapys_precedence_decides_about_the_delay_of_an_own_crawl(
-    given, spider, arguments, expected
-):
+def test_scrapys_precedence_decides_about_an_own_delay(given, spider, arguments, expected):
     delays = own_delays(given, spider, **arguments)
     assert max(delays.minimum(1.5), delays.delay_of("b.example")) == expected
     assert delays.minimum(1.5) <= 1.5, "the state stores no more than that"

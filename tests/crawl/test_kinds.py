@@ -124,9 +124,7 @@ def test_the_defaults_of_walsh_research_come_with_its_name():
         (IDENTITY | {"USER_AGENT": OTHER}, Links, AGENT, True),
     ],
 )
-def test_another_user_agent_is_named_only_if_scrapy_would_send_it(
-    given, spidercls, agent, warns, caplog
-):
+def test_another_user_agent_is_named_if_it_would_be_sent(given, spidercls, agent, warns, caplog):
     settings = Settings(given)
     Addon(SimpleNamespace(spidercls=spidercls)).update_settings(settings)
     assert settings["USER_AGENT"] == agent
