@@ -6,6 +6,7 @@ While one host waits for its delay, the requests of other hosts go on.
 from __future__ import annotations
 
 import sqlite3
+from collections import deque
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -18,6 +19,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import flush
+from walsh_scrapy.crawl.startup import is_web
 from walsh_scrapy.crawl.ticket import rank_of, visit_of
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting
@@ -48,6 +50,7 @@ class Scheduler(BaseScheduler):
         self._exchanges = crawl.exchanges
         self._dupefilter = dupefilter
         self._job = job
+        self._unpaced: deque[Request] = deque()  # those for no host of the web
         self._queue.open()
 
     @classmethod
@@ -75,7 +78,7 @@ class Scheduler(BaseScheduler):
         """Open the duplicate filter, and queue the requests that the last run kept in JOBDIR."""
         for request in self._job.restore_requests() if self._job else ():
             self._count("enqueued")
-            self._queue.push(request)
+            self._push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
@@ -88,7 +91,7 @@ class Scheduler(BaseScheduler):
 
     def has_pending_requests(self) -> bool:
         """Return True if any request waits, whether or not its host is ready."""
-        return self._queue.waiting > 0
+        return self._queue.waiting > 0 or bool(self._unpaced)
 
     def enqueue_request(self, request: Request) -> bool:
         """Queue a request, and return True, unless it is a duplicate.
@@ -113,8 +116,15 @@ class Scheduler(BaseScheduler):
         if not comes_back:
             self._access.deferred_urls.discard((request.method, request.url))
             self._count("enqueued")
-        self._queue.push(request)
+        self._push(request)
         return True
+
+    def _push(self, request: Request) -> None:
+        """Queue a request; one for no host of the web has nothing to wait for."""
+        if is_web(request):
+            self._queue.push(request)
+        else:
+            self._unpaced.append(request)
 
     def next_request(self) -> Request | None:
         """Return a request whose host is ready, or None if no host is ready."""
@@ -122,7 +132,7 @@ class Scheduler(BaseScheduler):
             self._sweep_job(self._job)
         try:
             self._exchanges.sweep()
-            request = self._queue.pop()
+            request = self._unpaced.popleft() if self._unpaced else self._queue.pop()
         except StateUnavailable:  # the crawl ends, and has said why
             return None
         if request is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cached_property, partial
 from random import Random
@@ -16,7 +17,7 @@ from walsh_scrapy.exceptions import HostDeferred
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.connectivity import Connectivity
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import PaceBy
+from walsh_scrapy.policy.pacing import MAX_SLOWED_SECONDS, PaceBy
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import longest_delays
@@ -77,6 +78,8 @@ class Context:
         state: State,
         clock: Clock | None = None,
         project_delays: ProjectDelays | None = None,
+        *,
+        is_own: bool = False,
     ) -> None:
         self.options = options
         none = ProjectDelays(BaseSettings(), None, options.pace_by.unit_of)
@@ -91,7 +94,8 @@ class Context:
         self.robots_files: LocalCache[str, RobotsFile] = LocalCache(MAX_PARSED_FILES)
         self.retries: dict[str, Retry] = {}  #: the last retry of each host; it may be over
         random = Random()  # noqa: S311 - jitter, no secret
-        self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
+        slowest = MAX_SLOWED_SECONDS if is_own else math.inf
+        self.backoff = Backoff(options.backoff_base, options.backoff_max, random, slowest)
 
     def host(self, url: str) -> str:
         """Return the host of a URL, or its registrable domain if domains are paced."""

@@ -152,7 +152,7 @@ class Crawl:
             state.hosts.set_pace_by(options.pace_by.value)
             if options.serial:
                 enter(self)
-            context = Context(options, state, self._clock, delays)
+            context = Context(options, state, self._clock, delays, is_own=is_own)
             # Also at the start, because a run that is killed does not reach its end.
             _prune(context, _PRUNING_AT_BEGIN)
             copied = state.backups.record_file()
@@ -266,7 +266,7 @@ class Crawl:
             self.context.deferred_hosts,
             self.declared_delays,
         )
-        return Exchanges(self.settings, self.context, *parts)
+        return Exchanges(self.settings, self.kind, self.context, *parts)
 
     @cached_property
     def denials(self) -> Denials:

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.shared import PerLoop
-from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.startup import Gate, Kind, has_gate
 from walsh_scrapy.crawl.ticket import (
     evidence_of,
     limit_to_visit,
@@ -41,7 +41,7 @@ from walsh_scrapy.exceptions import (
     Unreachable,
     VisitTimeout,
 )
-from walsh_scrapy.policy.backoff import is_redirect, requested_wait
+from walsh_scrapy.policy.backoff import SERVER_ERRORS, is_redirect, requested_wait
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
     MARGIN,
@@ -106,6 +106,7 @@ class Exchanges:
     def __init__(
         self,
         settings: BaseSettings,
+        kind: Kind,
         context: Context,
         engine: Engine,
         hosts: Hosts,
@@ -114,6 +115,7 @@ class Exchanges:
         deferred_hosts: DeferredHosts,
         declared_delays: DeclaredDelays,
     ) -> None:
+        self._is_own = kind is Kind.OWN
         self._context = context
         self._engine = engine
         self._hosts = hosts
@@ -251,7 +253,7 @@ class Exchanges:
         asked_delay = self._hosts.project_delay(host)
         wait = snapshot.times.ready_at(asked_delay) - snapshot.now
         until = snapshot.now + snapshot.hold
-        if isinstance(error, Unreachable):
+        if isinstance(error, Unreachable) and not self._is_own:
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
@@ -359,15 +361,23 @@ class Exchanges:
         self, request: Request, response: Response | None, latency: float, error: Exception | None
     ) -> Exchange:
         """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
-        is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
+        is_unreachable = isinstance(error, Unreachable)
+        is_of_origin = is_unreachable and error.is_of_origin
+        status = response.status if response is not None else 0
+        retry_after = None if response is None else self._requested_wait(response)
+        is_failed = status in {0, *SERVER_ERRORS} and retry_after is None
+        # In a project's own crawl an unreachable host is the project's, and a failure through its
+        # proxy may be the proxy's.
+        if self._is_own and (is_unreachable or (is_failed and request.meta.get("proxy"))):
+            return Exchange(delay=self._delay(request), latency=latency, status=0, is_ignored=True)
         return Exchange(
             delay=self._delay(request, latency),
             latency=latency,
-            status=response.status if response is not None else 0,
-            retry_after=None if response is None else self._requested_wait(response),
+            status=status,
+            retry_after=retry_after,
             for_robots=rank_of(request) is Rank.ROBOTS,
             from_gateway=response is not None and ticket_of(request).from_gateway,
-            unreachable=isinstance(error, Unreachable) and not is_of_origin,
+            unreachable=is_unreachable and not is_of_origin,
             is_ignored=is_of_origin
             or isinstance(error, StoodStill | ProxyTrouble | NotReached | VisitTimeout),
         )

@@ -244,7 +244,8 @@ class Network:
         credentials, or reaches no site: that ends the crawl. A 502, 503 or 504 that may be the
         site's is noted in the ticket of the request.
         """
-        if endpoint.proxy is None or endpoint.scheme != "http":
+        # In a project's own crawl any failure through its proxy is the project's.
+        if endpoint.proxy is None or endpoint.scheme != "http" or self._kind is Kind.OWN:
             return
         status = response.status
         host = host_of(response.url)
@@ -297,6 +298,8 @@ class Network:
         try:
             stream = await self._connections.open(endpoint, public_only=public_only)
         except NotConnected as error:
+            if endpoint.proxy is not None and self._kind is Kind.OWN:
+                raise DownloadFailedError(str(error)) from error
             if error.blame == "either" and not self._connectivity.is_decided:
                 await self._names.settle(SETTLING_SECONDS)  # an answer about another host decides
             raise self._failure(endpoint.host, error) from error

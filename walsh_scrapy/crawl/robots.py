@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -195,6 +196,8 @@ class Robots(RobotsCache, RequestPreparer):
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.
         self._fetch_errors: dict[str, tuple[Denied | RequestDeferred, float]] = {}
+        #: Why a file did not come through the proxy that a request names: the proxy's failure.
+        self._proxy_errors: WeakKeyDictionary[Request, Exception] = WeakKeyDictionary()
         self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
@@ -205,6 +208,7 @@ class Robots(RobotsCache, RequestPreparer):
             or self._deferred_hosts.has(request.url)
             or self.find(origin, request.url) is not None
             or self._fetch_error(origin) is not None
+            or request in self._proxy_errors
         )
 
     async def prepare(self, request: Request) -> None:
@@ -217,11 +221,14 @@ class Robots(RobotsCache, RequestPreparer):
         """Return the file that decides about a request, which is fetched if it is not known.
 
         Raises RequestDeferred or Denied for a file that cannot be requested, HostDeferred if
-        nothing may be requested without it, and VisitTimeout if the visit has no time left for it.
+        nothing may be requested without it, VisitTimeout if the visit has no time left for it, and
+        the failure of a proxy that the request itself names.
         """
         origin = origin_for(request)
         self._check_end(request)
         while (file := self.find(origin, request.url)) is None:
+            if (failure := self._proxy_errors.pop(request, None)) is not None:
+                raise failure
             if (error := self._fetch_error(origin)) is not None:
                 raise error
             with self._fetcher.gate_waits():
@@ -289,7 +296,7 @@ class Robots(RobotsCache, RequestPreparer):
                     self._defer_failed(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
                 self._signal.send(origin, file, needed_by)
-        except (HasCome, VisitTimeout):
+        except (HasCome, VisitTimeout, _ProxyFailed):
             pass  # each request that needs it looks again
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
@@ -352,6 +359,9 @@ class Robots(RobotsCache, RequestPreparer):
                     error, Denied | RequestDeferred | NotDelivered | HasCome | VisitTimeout
                 ):
                     raise
+                if self._is_own and needed_by.meta.get("proxy"):
+                    self._proxy_errors[needed_by] = error  # another may have another proxy
+                    raise _ProxyFailed from error
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
                 is_dead = isinstance(error, Unreachable) and _is_of_targets(error, url, origin)
@@ -534,6 +544,10 @@ def is_robots(request: Request) -> bool:
 def origin_for(request: Request) -> str:
     """Return the origin whose robots.txt decides about a request: scheme, host and port."""
     return origin_of(request.url)
+
+
+class _ProxyFailed(Exception):
+    """A robots.txt did not come, because a proxy failed that the project has named."""
 
 
 def _use_proxy_of(needed_by: Request, request: Request) -> None:

@@ -35,7 +35,7 @@ from walsh_scrapy.spider import DeclaringSpider
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy import Spider
+    from scrapy import Request, Spider
     from scrapy.settings import BaseSettings
 
 ADDON: Final = "walsh_scrapy.Addon"
@@ -133,7 +133,7 @@ SPIDER_GATES: Final[dict[Kind, dict[str, int]]] = {
         Gate.SCOPE.path: 20,
         "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
     },
-    Kind.OWN: {},
+    Kind.OWN: {"walsh_scrapy.spidermiddlewares.links.LinksMiddleware": 20},
 }
 #: Middlewares of Scrapy that must come before a middleware of this add-on: it corrects their
 #: headers, or must see every response before they do.
@@ -145,6 +145,11 @@ _EARLIER: Final = {
     ),
     Gate.PACING: (_RETRY, f"{_SCRAPYS}.redirect.MetaRefreshMiddleware", _REDIRECT),
 }
+
+
+def is_web(request: Request) -> bool:
+    """Return True for http and https, whose hosts are paced. Other schemes pass most gates."""
+    return request.url.partition(":")[0].lower() in SCHEMES
 
 
 # ---- the middlewares of a project ----

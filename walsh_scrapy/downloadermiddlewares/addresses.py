@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
-from walsh_scrapy.crawl.startup import SCHEMES, Gate
+from walsh_scrapy.crawl.startup import Gate, Kind, is_web
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
 
@@ -21,11 +21,12 @@ class AddressMiddleware(Component, RequestPreparer):
 
     A request that follows a redirect with Retry-After waits here for the end of that time.
 
-    URLs that are neither http nor https are denied here. They have no robots.txt and no handler, so
-    the next gates would try to fetch a robots.txt, and put the host on hold for https too.
+    In a declared crawl URLs that are neither http nor https are denied here. In a project's own
+    crawl they are sent without a delay: they have no robots.txt.
     """
 
     def __init__(self, crawl: Crawl) -> None:
+        self._kind = crawl.kind
         self._access = crawl.access
         crawl.queue.register_preparer(Gate.ADDRESS, self)
 
@@ -44,7 +45,7 @@ class AddressMiddleware(Component, RequestPreparer):
 
         Raises RequestDeferred or Denied before the robots.txt of the host is fetched.
         """
-        scheme = request.url.partition(":")[0].lower()
-        if scheme not in SCHEMES:
+        if self._kind is Kind.DECLARED and not is_web(request):
+            scheme = request.url.partition(":")[0].lower()
             raise Denied("address", f"only http and https URLs are requested, not {scheme}")
         await self._access.wait_after_redirect(request)

@@ -14,6 +14,7 @@ from scrapy.utils.response import response_status_message
 from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.startup import Kind, is_web
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import NotReached, TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import (
@@ -41,8 +42,9 @@ class BackoffMiddleware(Component):
     """Retries requests that got a 429 or 503, at most ``WALSH_MAX_RETRIES`` times (order 549).
 
     After ``WALSH_MAX_RETRIES`` + 1 refusals in a row, whatever their URLs, the remaining requests
-    of the host are deferred to a later run. They do not count as failures. The same happens if a
-    target and the request before it timed out, or if the host answered 403 to three URLs in a row.
+    of the host are deferred to a later run. They do not count as failures. The same happens in a
+    declared crawl if a target and the request before it timed out, or if the host answered 403 to
+    three URLs in a row.
 
     PacingMiddleware does the waiting, so the crawl does not start without it.
     """
@@ -53,7 +55,8 @@ class BackoffMiddleware(Component):
         self._queue = crawl.queue
         self._access = crawl.access
         self._hosts = crawl.hosts
-        self._streaks = Streaks()
+        self._is_own = crawl.kind is Kind.OWN
+        self._streaks = Streaks(only_refusals=self._is_own)
         self._project = ProjectRetries(crawl.crawler)
         self._has_warned = False  # the log says that the project's choice of retries is ignored
         crawl.fetcher.register_retries(self)
@@ -64,6 +67,8 @@ class BackoffMiddleware(Component):
 
         A middleware nearer to the wire may hide the response from ``process_response``.
         """
+        if not is_web(request):
+            return
         self._streaks.record_answer(
             host_of(request.url), request.url, response.status, rank_of(request)
         )
@@ -76,11 +81,14 @@ class BackoffMiddleware(Component):
         """
         _forget_not_reached(request)
         # A cached 429 or 503 says nothing about now.
-        if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
+        is_page = rank_of(request) is Rank.TARGET and is_web(request)
+        if not is_page or "cached" in response.flags:
             return response
         attempt = self.record_outcome(request, response)
         if attempt is not None:
             return _build_retry(request, attempt)
+        if self._is_own:
+            return response
         is_undecided = self._context.connectivity.is_doubtful(host_of(request.url))
         if ticket_of(request).from_gateway and is_undecided and source_of(request) is not None:
             self._context.deferred_hosts.check(request.url)
@@ -89,8 +97,9 @@ class BackoffMiddleware(Component):
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Record that a page got no response. Ask a proxy once more that may reach no host."""
         _forget_not_reached(request)
-        if rank_of(request) is Rank.TARGET and ticket_of(request).reached:
-            if isinstance(exception, NotReached):
+        is_page = rank_of(request) is Rank.TARGET and is_web(request)
+        if is_page and ticket_of(request).reached:
+            if isinstance(exception, NotReached) and not self._is_own:
                 return _build_retry(request, ticket_of(request).attempt)
             self.record_outcome(request, exception)
         return None
@@ -106,7 +115,8 @@ class BackoffMiddleware(Component):
         rank = rank_of(request)
         retries = self._context.options.max_retries
         if isinstance(outcome, Exception):
-            if isinstance(outcome, IgnoreRequest | Unreachable):
+            is_proxys = self._is_own and request.meta.get("proxy")
+            if isinstance(outcome, IgnoreRequest | Unreachable) or is_proxys:
                 return None
             is_slow = isinstance(outcome, TooSlow)
             timed_out = isinstance(outcome, DownloadTimeoutError)

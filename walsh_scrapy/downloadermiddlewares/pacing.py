@@ -13,7 +13,7 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
-from walsh_scrapy.crawl.startup import Gate
+from walsh_scrapy.crawl.startup import Gate, Kind, is_web
 from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
@@ -36,10 +36,11 @@ class PacingMiddleware(Component, RequestPreparer):
     request at a time to all hosts together. Its other serial crawls, and requests that did not come
     from the scheduler, are included.
 
-    A host that cannot be reached is tried once per run.
+    In a declared crawl a host that cannot be reached is tried once per run.
     """
 
     def __init__(self, crawl: Crawl) -> None:
+        self._kind = crawl.kind
         self._context = crawl.context
         self._engine = crawl.engine
         self._hosts = crawl.hosts
@@ -70,6 +71,8 @@ class PacingMiddleware(Component, RequestPreparer):
 
         Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``: a later run continues.
         """
+        if not is_web(request):
+            return None
         self._network.check_route(request)
         turn = self._queue.turn_of(request)
         host = self._context.host(request.url)
@@ -118,7 +121,8 @@ class PacingMiddleware(Component, RequestPreparer):
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """End an exchange that failed, or that never began."""
-        if isinstance(exception, Unreachable) and not request.meta.get("dont_retry"):
+        is_retried = self._kind is Kind.OWN or request.meta.get("dont_retry")
+        if isinstance(exception, Unreachable) and not is_retried:
             request.meta["dont_retry"] = NOT_REACHED  # RetryMiddleware would make a copy
         if self._exchanges.was_sent(request, exception):
             self._exchanges.end(request, None, exception)

@@ -8,7 +8,7 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
-from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.startup import Gate, has_gate, is_web
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_public
@@ -60,6 +60,8 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Mark a request whose response came from a public address, and what follows it."""
+        if not is_web(request):
+            return
         if "cached" not in response.flags and self._network.is_from_public(request, response):
             self._public_hosts.add(host_of(request.url))
             note(request, public_only=True)
@@ -79,6 +81,8 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
         note(request, public_only=True)
         if is_private_host(host):
             return f"a public host leads to {host}, which is a private host"
+        if not is_web(request):
+            return None
         is_known = host in self._public_hosts  # the download handler checks its address
         if not is_known and not await self._is_public(request):
             return f"a public host leads to {host}, which is a private host"

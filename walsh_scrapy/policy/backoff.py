@@ -188,6 +188,7 @@ class Backoff:
     base: float  #: ``WALSH_BACKOFF_BASE``, in seconds
     cap: float  #: ``WALSH_BACKOFF_MAX``, in seconds
     random: Random
+    max_delay: float = math.inf  #: to which server errors double a delay, if below the cap
 
     def hold(self, status: int, retry_after: float | None, attempt: int) -> float:
         """Return the seconds of the hold after a response (R5).

@@ -57,6 +57,8 @@ MAX_FORBIDDEN_URLS: Final = 3
 MAX_VISIT_SECONDS: Final = 60.0
 #: The maximum time limit of one request of a project's own crawl. Its host is busy for that time.
 MAX_TIMEOUT_SECONDS: Final = 3500
+#: The maximum delay to which server errors double that of a host in a project's own crawl.
+MAX_SLOWED_SECONDS: Final = 60.0
 #: The maximum of idle connections of a crawl that is not serial, and of the seconds of any of them.
 MAX_IDLE_CONNECTIONS: Final = 32
 MAX_IDLE_SECONDS: Final = 15.0
@@ -241,7 +243,7 @@ class HostTimes:
         Server errors with a Retry-After count as refusals too. An unreachable host is on hold from
         its second run on; any response makes it reachable again.
         """
-        times = self._with_end(exchange, backoff.cap, now)
+        times = self._with_end(exchange, min(backoff.cap, backoff.max_delay), now)
         if exchange.is_ignored:
             return times
         if exchange.unreachable:
@@ -345,10 +347,13 @@ class Streaks:
     - after 403 for `MAX_FORBIDDEN_URLS` different URLs;
     - after one target that was sent too slowly.
 
-    A good response ends the row. A redirect does not, because its target has not answered yet.
+    With ``only_refusals``, in a project's own crawl, the other three defer nothing: they are the
+    project's. A good response ends the row. A redirect does not, because its target has not
+    answered yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, only_refusals: bool = False) -> None:
+        self._only_refusals = only_refusals
         self._hosts: defaultdict[str, _Streak] = defaultdict(_Streak)
 
     def record_answer(self, host: str, url: str, status: int, rank: Rank) -> None:
@@ -393,6 +398,8 @@ class Streaks:
         streak = self._hosts[host]
         if gave_up and rank is not Rank.ROBOTS:
             return f"it refused {count_of(streak.refusals.total(), 'request')} in a row"
+        if self._only_refusals:
+            return None
         if streak.is_slow and rank is Rank.TARGET:
             return "it sends too slowly"
         if streak.timeouts >= MAX_TIMEOUTS and rank is Rank.TARGET:

@@ -1,0 +1,58 @@
+"""R6: a page of the web must not lead a project's own crawl to private hosts or local files."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy import Request
+
+from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.startup import SCHEMES
+from walsh_scrapy.crawl.ticket import note, request_of, ticket_of
+from walsh_scrapy.exceptions import Denied, StateUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy.http import Response
+
+logger = logging.getLogger(__name__)
+
+#: Schemes of this machine and of the operator's accounts, which no page of the web may use.
+_LOCAL_SCHEMES: Final = ("data", "file", "s3")
+
+
+class LinksMiddleware(Component):
+    """Marks the links of a public page, and denies those to local files (order 20).
+
+    A link is a request that a callback yields for the response of a page. PrivateHostsMiddleware
+    then denies a marked link to a private host, as it denies a redirect. Requests of ``start()``
+    may lead anywhere, and so may those that follow from local files.
+    """
+
+    async def process_spider_output(
+        self, response: Response, result: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        """Pass on items, and requests for what the page may lead to."""
+        async for item in result:
+            if not isinstance(item, Request) or self._accept(response, item):
+                yield item
+
+    def _accept(self, response: Response, link: Request) -> bool:
+        """Mark a link, and return True unless it is denied; log, record and count it then."""
+        if not response.url.startswith(SCHEMES):
+            return True
+        if response.request and ticket_of(request_of(response)).public_only:
+            note(link, public_only=True)
+        scheme = link.url.partition(":")[0].lower()
+        if scheme not in _LOCAL_SCHEMES:
+            return True
+        reason = f"a page of the web leads to a {scheme}: URL"
+        logger.warning("dropped %s: %s", link, reason)
+        try:
+            self._crawl.denials.write(link, Denied("address", reason))
+        except StateUnavailable as error:  # raising it would lose the rest of the spider's output
+            logger.debug("the denial is not recorded: %s", error)
+        self._crawl.stats.inc_value("walsh/address/denied")
+        return False
