@@ -362,7 +362,7 @@ class Exchanges:
     ) -> Exchange:
         """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
         is_unreachable = isinstance(error, Unreachable)
-        is_of_origin = is_unreachable and error.is_of_origin
+        is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
         status = response.status if response is not None else 0
         retry_after = None if response is None else self._requested_wait(response)
         is_failed = status in {0, *SERVER_ERRORS} and retry_after is None

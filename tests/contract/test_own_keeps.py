@@ -1,0 +1,315 @@
+"""What a project keeps with the add-on: the same requests as without it (decision 47).
+
+Each case runs twice, and the logs of the servers are compared: the same requests with the same
+headers. Left out are the User-Agent, the order, requests of ours, and retries of 429 and 503.
+"""
+
+import socket
+from collections import Counter
+
+import pytest
+from scrapy import Spider
+from scrapy.settings import Settings
+
+from tests.helpers.sites import ADDON, blamed_hosts, paths, rows_of, write_project
+from walsh_scrapy.addon import DECLARED_MUSTS, Addon
+from walsh_scrapy.testing.web import Certificate, Down, Reply, Site, redirect
+
+AGENT = "Example-Bot/1.0 (+https://bot.example/)"
+#: Quick enough for a test, and the same with the add-on and without it.
+PROJECT = {"USER_AGENT": AGENT, "DOWNLOAD_DELAY": 0.05, "ROBOTSTXT_OBEY": False}
+PAGE = Reply("<title>x</title>", content_type="text/html")
+#: What differs from one connection, or one crawl, to the next.
+NOISE = {"user-agent", "connection", "host"}
+
+SPIDERS = """
+import itertools
+
+from scrapy import FormRequest, Request
+
+from tests.helpers.theirs import Urls
+
+
+class Pages(Urls):
+    name = "pages"
+
+
+class Login(Urls):
+    name = "login"
+
+    async def start(self):
+        yield Request("http://shop.example/login", self.fill)
+
+    def fill(self, response):
+        data = {"user": "me", "password": "s3cret"}
+        yield FormRequest("http://shop.example/login", self.welcome, formdata=data)
+
+    def welcome(self, response):
+        for number in range(20):
+            yield Request(f"http://shop.example/{number}", errback=self.ended)
+
+
+class Basic(Urls):
+    name = "basic"
+    http_user, http_pass, http_auth_domain = "me", "s3cret", "a.example"
+
+
+class Keys(Urls):
+    name = "keys"
+    custom_settings = {"DEFAULT_REQUEST_HEADERS": {"X-Api-Key": "k", "Accept-Language": "de"}}
+
+
+class Posts(Urls):
+    name = "posts"
+
+    def request(self, url):
+        return FormRequest(url, formdata={"q": "x"}, errback=self.ended)
+
+
+class Links(Urls):
+    name = "links"
+
+    def parse(self, response):
+        yield {"url": response.url}
+        if hasattr(response, "css"):
+            for link in response.css("a::attr(href)").getall():
+                yield Request(response.urljoin(link), errback=self.ended)
+
+
+class Rotating:
+    # Gives each request, and each retry, the next proxy.
+
+    def __init__(self, crawler):
+        self.proxies = itertools.cycle(crawler.settings.getlist("PROXIES"))
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    def process_request(self, request, spider=None):
+        request.meta["proxy"] = next(self.proxies)
+
+
+class Large(Urls):
+    name = "large"
+
+    def parse(self, response):
+        yield {"url": response.url, "bytes": len(response.body)}
+"""
+
+
+@pytest.fixture
+def run(crawl, tmp_path, installed):
+    """Run a spider of the project, with the add-on or without it."""
+
+    def run_spider(web, spider, *urls, with_addon=True, **settings):
+        given = PROJECT | (ADDON if with_addon else {}) | settings
+        name = "with" if with_addon else "without"
+        project = write_project(tmp_path / name, given, spiders=SPIDERS)
+        arguments = {"urls": " ".join(urls)} if urls else {}
+        return crawl(web, spider, project=project, arguments=arguments)
+
+    return run_spider
+
+
+def requests_of(log):
+    """The requests of a project, each with its headers, and how often it was made."""
+    return Counter(
+        (
+            hit.method,
+            hit.url,
+            tuple(sorted((k.lower(), v) for k, v in hit.headers if k.lower() not in NOISE)),
+        )
+        for hit in log
+        if hit.path != "/robots.txt" and hit.status not in (429, 503)
+    )
+
+
+def compare(direct_web, run, sites, spider, *urls, **settings):
+    """Run a spider without and with the add-on; return both results after comparing the logs."""
+    results = [
+        run(direct_web(*sites()), spider, *urls, with_addon=with_addon, **settings)
+        for with_addon in (False, True)
+    ]
+    plain, polite = (requests_of(result.log) for result in results)
+    assert polite == plain, results[1].stderr
+    assert plain
+    return results
+
+
+def test_a_login_by_form_lasts_over_twenty_pages(direct_web, run):
+    def login(hit):
+        if hit.method == "GET":
+            return Reply("", headers={"Set-Cookie": "csrf=1; Path=/"})
+        headers = {"Set-Cookie": "session=abc; Path=/", "Location": "/home"}
+        return Reply(status=302, headers=headers, content_type=None)
+
+    def sites():
+        pages = {f"/{number}": PAGE for number in range(20)}
+        yield Site("shop.example", "", {"/login": login, "/home": PAGE, **pages})
+
+    _, polite = compare(direct_web, run, sites, "login")
+    pages = [hit for hit in polite.log if hit.path.strip("/").isdigit()]
+    assert {hit.header("Cookie") for hit in pages} == {"csrf=1; session=abc"}
+    assert len(pages) == 20
+
+
+@pytest.mark.parametrize("spider", ["basic", "keys", "posts"])
+def test_credentials_keys_and_forms_are_sent(direct_web, run, spider):
+    def sites():
+        yield Site("a.example", "", {"/": PAGE, "/moved": redirect("/")})
+
+    compare(direct_web, run, sites, spider, "http://a.example/", "http://a.example/moved")
+
+
+@pytest.mark.parametrize(
+    ("settings", "answers"),
+    [
+        ({"RETRY_HTTP_CODES": [403]}, [Reply(status=403)] * 6),
+        ({}, [Reply(status=500), Reply(status=502), PAGE]),
+        ({"RETRY_TIMES": 1}, [Reply(status=504), PAGE]),
+        ({"HTTPERROR_ALLOW_ALL": True}, [Reply(status=404)]),
+        ({"DOWNLOAD_TIMEOUT": 1}, [Reply("x", delay=3.0), PAGE]),
+    ],
+    ids=["six 403", "5xx", "one retry", "404", "timeouts"],
+)
+def test_failures_that_are_no_refusal_are_the_projects(direct_web, run, settings, answers):
+    names = [f"/{number}" for number in range(4)]
+
+    def sites():
+        yield Site("a.example", "", {name: answers for name in names})
+        yield Site("b.example", "", dict.fromkeys(names, PAGE))
+
+    urls = [f"http://{host}.example{name}" for host in "ab" for name in names]
+    compare(direct_web, run, sites, "pages", *urls, **settings)
+
+
+def test_dead_hosts_are_the_projects(direct_web, run, crawl):
+    """Each page is tried as often as Scrapy would, and no host is left alone for it."""
+    urls = [f"http://{host}.example/{page}" for host in ("dead", "a") for page in (1, 2)]
+    ends = []
+    for with_addon in (False, True):
+        web = direct_web(
+            Site("dead.example", "", {}, down=Down.MUTE),
+            Site("a.example", "", {"/1": PAGE, "/2": PAGE}),
+        )
+        settings = {"DOWNLOAD_TIMEOUT": 1, "RETRY_TIMES": 1, "WALSH_ROBOTS_UNREACHABLE": "allow"}
+        if with_addon:
+            settings["WALSH_MAX_RETRIES"] = 0
+        result = run(web, "pages", *urls, with_addon=with_addon, **settings)
+        ends.append({item["url"]: item.get("trouble") for item in result.items})
+    assert ends[0] == ends[1]
+    assert blamed_hosts(crawl) == ["dead.example"], "its robots.txt failed, which is a refusal"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_form_that_was_refused_is_sent_once_more(direct_web, run, status):
+    busy = Reply(status=status, headers={"Retry-After": "1"})
+
+    def sites():
+        yield Site("a.example", "", {"/": [busy, PAGE]})
+
+    compare(direct_web, run, sites, "posts", "http://a.example/", RETRY_TIMES=1)
+
+
+def test_a_large_body_comes_whole(direct_web, run):
+    def sites():
+        yield Site("a.example", "", {"/": Reply(b"x" * 40_000_000, content_type="text/plain")})
+
+    results = compare(direct_web, run, sites, "large", "http://a.example/")
+    assert [result.items[0]["bytes"] for result in results] == [40_000_000] * 2
+
+
+def test_compressed_pages_are_those_of_scrapy(direct_web, run):
+    def sites():
+        yield Site("a.example", "", {"/": Reply("<title>x</title>" * 99, gzip=True)})
+
+    results = compare(direct_web, run, sites, "large", "http://a.example/")
+    assert [result.items[0]["bytes"] for result in results] == [99 * 16] * 2
+
+
+def test_a_bad_certificate_is_the_projects(direct_web, run):
+    def sites():
+        yield Site("a.example", "", {"/": PAGE}, tls=Certificate.SELF_SIGNED)
+
+    compare(direct_web, run, sites, "pages", "https://a.example/")
+
+
+def test_a_cache_of_the_project_answers(direct_web, run, tmp_path):
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    web = direct_web(Site("a.example", "", {"/": PAGE}))
+    first = run(web, "pages", "http://a.example/", **cache)
+    assert paths(first.log) == ["a.example/robots.txt", "a.example/"]
+    second = run(web, "pages", "http://a.example/", **cache)
+    assert second.log == []
+    assert len(second.items) == 1
+
+
+# Other schemes pass no delay. A page of the web leads to none of this machine.
+
+
+def test_local_schemes_are_for_start_and_what_follows_from_them(direct_web, run, tmp_path):
+    file = tmp_path / "list.html"
+    file.write_text(f'<a href="http://a.example/">a</a><a href="file://{tmp_path}/next.html">n</a>')
+    (tmp_path / "next.html").write_text("<title>next</title>")
+    links = f'<a href="file://{file}">f</a><a href="data:,x">d</a><a href="/2">2</a>'
+    web = direct_web(
+        Site("a.example", "", {"/": Reply(links, content_type="text/html"), "/2": PAGE})
+    )
+    result = run(web, "links", f"file://{file}", "data:text/html,x")
+    assert {item["url"] for item in result.items} == {
+        f"file://{file}",
+        f"file://{tmp_path}/next.html",
+        "data:text/html,x",
+        "http://a.example/",
+        "http://a.example/2",
+    }
+    assert result.stats["walsh/address/denied"] == 2
+    reasons = {reason for (reason,) in rows_of(result, "SELECT reason FROM denials")}
+    assert reasons == {f"a page of the web leads to a {name}: URL" for name in ("file", "data")}
+    assert rows_of(result, "SELECT count(*) FROM hosts WHERE host = ''") == [(0,)]
+
+
+# Proxies: a failure through one is the proxy's.
+
+NAMES_PROXIES = {"theirs.spiders.Rotating": 610}
+
+
+def test_the_proxy_of_a_request_is_used_for_its_robots_txt_too(loopback_web, run):
+    """There is no other way to the host: its name is known to the proxy alone."""
+    web = loopback_web(Site("a.example", "", {"/": PAGE}))
+    gateway = web.environment["http_proxy"]
+    web.environment = {k: v for k, v in web.environment.items() if "proxy" not in k.lower()}
+    settings = {"DOWNLOADER_MIDDLEWARES": NAMES_PROXIES, "PROXIES": [gateway]}
+    result = run(web, "pages", "http://a.example/", **settings)
+    assert paths(result.log) == ["a.example/robots.txt", "a.example/"], result.stderr
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_a_rotating_middleware_brings_the_next_proxy(loopback_web, run, crawl):
+    web = loopback_web(Site("a.example", "", {"/": PAGE, "/2": PAGE}))
+    dead = f"http://me:s3cret@127.0.0.1:{free_port()}"
+    gateway = web.environment["http_proxy"]
+    urls = ("http://a.example/", "http://a.example/2")
+    settings = {"DOWNLOADER_MIDDLEWARES": NAMES_PROXIES, "PROXIES": [dead, gateway]}
+    result = run(web, "pages", *urls, **settings)
+    assert sorted(item["url"] for item in result.items) == list(urls), result.stderr
+    assert {item.get("trouble") for item in result.items} == {None}
+    assert blamed_hosts(crawl) == []
+    assert "s3cret" not in result.stderr
+
+
+@pytest.mark.parametrize("name", DECLARED_MUSTS)
+def test_what_is_not_impolite_is_not_forced(name):
+    given = {"ADDONS": {"walsh_scrapy.Addon": 500}, "USER_AGENT": AGENT, name: "theirs"}
+    settings = Settings(given)
+
+    class Crawler:
+        spidercls = Spider
+
+    Addon(Crawler).update_settings(settings)
+    assert settings[name] == "theirs"
