@@ -13,7 +13,8 @@ from scrapy.settings import Settings
 
 from tests.helpers.sites import ADDON, blamed_hosts, paths, rows_of, write_project
 from walsh_scrapy.addon import DECLARED_MUSTS, Addon
-from walsh_scrapy.testing.web import Certificate, Down, Reply, Site, redirect
+from walsh_scrapy.testing.site import Down
+from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
 AGENT = "Example-Bot/1.0 (+https://bot.example/)"
 #: Quick enough for a test, and the same with the add-on and without it.
@@ -102,12 +103,12 @@ class Large(Urls):
 def run(crawl, tmp_path, installed):
     """Run a spider of the project, with the add-on or without it."""
 
-    def run_spider(web, spider, *urls, with_addon=True, **settings):
+    def run_spider(web, spider, *urls, with_addon=True, environment=None, **settings):
         given = PROJECT | (ADDON if with_addon else {}) | settings
         name = "with" if with_addon else "without"
         project = write_project(tmp_path / name, given, spiders=SPIDERS)
         arguments = {"urls": " ".join(urls)} if urls else {}
-        return crawl(web, spider, project=project, arguments=arguments)
+        return crawl(web, spider, project=project, arguments=arguments, environment=environment)
 
     return run_spider
 
@@ -177,7 +178,7 @@ def test_failures_that_are_no_refusal_are_the_projects(direct_web, run, settings
     names = [f"/{number}" for number in range(4)]
 
     def sites():
-        yield Site("a.example", "", {name: answers for name in names})
+        yield Site("a.example", "", dict.fromkeys(names, answers))
         yield Site("b.example", "", dict.fromkeys(names, PAGE))
 
     urls = [f"http://{host}.example{name}" for host in "ab" for name in names]
@@ -278,9 +279,12 @@ NAMES_PROXIES = {"theirs.spiders.Rotating": 610}
 def test_the_proxy_of_a_request_is_used_for_its_robots_txt_too(loopback_web, run):
     """There is no other way to the host: its name is known to the proxy alone."""
     web = loopback_web(Site("a.example", "", {"/": PAGE}))
-    gateway = web.environment["http_proxy"]
-    web.environment = {k: v for k, v in web.environment.items() if "proxy" not in k.lower()}
-    settings = {"DOWNLOADER_MIDDLEWARES": NAMES_PROXIES, "PROXIES": [gateway]}
+    names = [name for name in web.environment if name.lower().endswith("_proxy")]
+    settings = {
+        "DOWNLOADER_MIDDLEWARES": NAMES_PROXIES,
+        "PROXIES": [web.environment["http_proxy"]],
+        "environment": dict.fromkeys(names, ""),
+    }
     result = run(web, "pages", "http://a.example/", **settings)
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"], result.stderr
 
@@ -305,11 +309,11 @@ def test_a_rotating_middleware_brings_the_next_proxy(loopback_web, run, crawl):
 
 @pytest.mark.parametrize("name", DECLARED_MUSTS)
 def test_what_is_not_impolite_is_not_forced(name):
-    given = {"ADDONS": {"walsh_scrapy.Addon": 500}, "USER_AGENT": AGENT, name: "theirs"}
+    given = ADDON | {"USER_AGENT": AGENT, name: "1"}
     settings = Settings(given)
 
     class Crawler:
         spidercls = Spider
 
     Addon(Crawler).update_settings(settings)
-    assert settings[name] == "theirs"
+    assert settings[name] == "1"

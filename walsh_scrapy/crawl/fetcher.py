@@ -131,6 +131,7 @@ class Fetcher:
             except Exception as error:
                 attempt = self._next_attempt(sent, error)
                 if attempt is None:
+                    request.meta["proxy"] = sent.meta.get("proxy")  # which may be the reason
                     raise
                 note(request, on_new_connection=True)
             else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.queue import RequestPreparer
@@ -222,7 +222,7 @@ class Robots(RobotsCache, RequestPreparer):
 
         Raises RequestDeferred or Denied for a file that cannot be requested, HostDeferred if
         nothing may be requested without it, VisitTimeout if the visit has no time left for it, and
-        the failure of a proxy that the request itself names.
+        DownloadFailedError if the proxy of the project failed.
         """
         origin = origin_for(request)
         self._check_end(request)
@@ -331,8 +331,7 @@ class Robots(RobotsCache, RequestPreparer):
         public_only = ticket_of(needed_by).public_only
         while True:
             request = _request(url)
-            if self._is_own:
-                _use_proxy_of(needed_by, request)
+            _use_proxy_of(needed_by, request, is_own=self._is_own)
             note(
                 request,
                 hops=hops,
@@ -359,8 +358,9 @@ class Robots(RobotsCache, RequestPreparer):
                     error, Denied | RequestDeferred | NotDelivered | HasCome | VisitTimeout
                 ):
                     raise
-                if self._is_own and needed_by.meta.get("proxy"):
-                    self._proxy_errors[needed_by] = error  # another may have another proxy
+                if self._is_own and request.meta.get("proxy"):
+                    reason = f"{url} did not come through its proxy: {error}"
+                    self._proxy_errors[needed_by] = DownloadFailedError(reason)
                     raise _ProxyFailed from error
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
@@ -550,14 +550,14 @@ class _ProxyFailed(Exception):
     """A robots.txt did not come, because a proxy failed that the project has named."""
 
 
-def _use_proxy_of(needed_by: Request, request: Request) -> None:
+def _use_proxy_of(needed_by: Request, request: Request, *, is_own: bool) -> None:
     """Send a request through the proxy that the request which needs it names, with its credentials.
 
-    There may be no other way to the host. Scrapy's HttpProxyMiddleware marks a proxy of the
-    environment, and chooses one for each request again.
+    Only in a project's own crawl, where there may be no other way to the host. Scrapy's
+    HttpProxyMiddleware marks a proxy of the environment, and chooses one for each request again.
     """
     meta = needed_by.meta
-    if "proxy" not in meta or "_scheme_proxy" in meta:
+    if not is_own or "proxy" not in meta or "_scheme_proxy" in meta:
         return
     request.meta.update({name: meta[name] for name in ("proxy", "_auth_proxy") if name in meta})
     if "Proxy-Authorization" in needed_by.headers:
