@@ -6,14 +6,23 @@ headers. Left out are the User-Agent, the order, requests of ours, and retries o
 
 import socket
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from scrapy import Spider
 from scrapy.settings import Settings
 
-from tests.helpers.sites import ADDON, blamed_hosts, paths, rows_of, write_project
+from tests.helpers.sites import (
+    ADDON,
+    OUR_HANDLER,
+    blamed_hosts,
+    paths,
+    rows_of,
+    write_project,
+)
 from walsh_scrapy.addon import DECLARED_MUSTS, Addon
-from walsh_scrapy.testing.site import Down
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.site import RIGHT, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
 AGENT = "Example-Bot/1.0 (+https://bot.example/)"
@@ -27,6 +36,7 @@ SPIDERS = """
 import itertools
 
 from scrapy import FormRequest, Request
+from scrapy.http import Response
 
 from tests.helpers.theirs import Urls
 
@@ -89,6 +99,30 @@ class Rotating:
 
     def process_request(self, request, spider=None):
         request.meta["proxy"] = next(self.proxies)
+
+
+class Stub:
+    lazy = True
+
+    def __init__(self, crawler=None):
+        pass
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    async def download_request(self, request):
+        return Response(request.url)
+
+    async def close(self):
+        pass
+
+
+class Files(Urls):
+    name = "files"
+
+    def parse(self, response):
+        yield {"file_urls": [response.urljoin(a) for a in response.css("a::attr(href)").getall()]}
 
 
 class Large(Urls):
@@ -269,6 +303,152 @@ def test_local_schemes_are_for_start_and_what_follows_from_them(direct_web, run,
     reasons = {reason for (reason,) in rows_of(result, "SELECT reason FROM denials")}
     assert reasons == {f"a page of the web leads to a {name}: URL" for name in ("file", "data")}
     assert rows_of(result, "SELECT count(*) FROM hosts WHERE host = ''") == [(0,)]
+
+
+def test_ftp_passes_the_blocklist_and_no_delay(direct_web, run, tmp_path):
+    """The handler of the project is a stub: what counts is which requests it gets."""
+    listed = tmp_path / "blocked.txt"
+    listed.write_text("listed.example\n")
+    urls = [f"ftp://{host}.example/{page}" for host in ("a", "listed") for page in (1, 2)]
+    settings = {
+        "DOWNLOAD_HANDLERS": {"ftp": "theirs.spiders.Stub"},
+        "WALSH_BLOCKLIST_FILE": str(listed),
+        "DOWNLOAD_DELAY": 5,
+    }
+    web = direct_web(Site("a.example", "", {}))
+    result = run(web, "pages", *urls, **settings)
+    ends = {item["url"]: item.get("trouble") for item in result.items}
+    assert ends == dict.fromkeys(urls[:2]) | dict.fromkeys(urls[2:], "Denied")
+    assert web.log == [], "there is no robots.txt for ftp"
+    assert result.stats["elapsed_time_seconds"] < 5
+
+
+def test_the_files_pipeline_downloads_politely(direct_web, run, tmp_path):
+    files = {f"/{number}.pdf": Reply(b"%PDF", content_type="application/pdf") for number in "12"}
+    links = "".join(f'<a href="{path}">x</a>' for path in [*files, "/private/3.pdf"])
+    page = Reply(links, content_type="text/html")
+    web = direct_web(
+        Site("a.example", "User-agent: *\nDisallow: /private/\n", {"/": page, **files})
+    )
+    settings = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path / "files"),
+    }
+    result = run(web, "files", "http://a.example/", **settings)
+    (item,) = result.items
+    assert sorted(file["url"][-5:] for file in item["files"]) == ["1.pdf", "2.pdf"]
+    assert_polite(web.log, user_agent=AGENT, serial=False, anonymous=False, interval=0.05)
+
+
+# Delays, in simulated time.
+
+DELAYS = """
+from tests.helpers.theirs import Urls
+
+
+class ByAttribute(Urls):
+    name = "attribute"
+    download_delay = {delay}
+
+
+class ByCustomSettings(Urls):
+    name = "custom"
+    custom_settings = {{"DOWNLOAD_DELAY": {delay}}}
+
+
+class Pages(Urls):
+    name = "pages"
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 0.25, 5])
+@pytest.mark.parametrize("way", ["attribute", "custom", "-s", "settings"])
+@pytest.mark.parametrize("throttled", [False, True])
+def test_the_delay_is_the_projects(simulated, tmp_path, delay, way, throttled):
+    """With AutoThrottle it is at least what the last answer took, and 2 s before the first page."""
+    settings = ADDON | {"USER_AGENT": AGENT, "AUTOTHROTTLE_ENABLED": throttled}
+    settings["AUTOTHROTTLE_START_DELAY"] = 2
+    if way == "settings":
+        settings["DOWNLOAD_DELAY"] = delay
+    project = write_project(tmp_path / "theirs", settings, spiders=DELAYS.format(delay=delay))
+    names = [f"/{number}" for number in range(4)]
+    page = Reply("<title>x</title>", content_type="text/html", delay=0.5)
+    (result,) = simulated(
+        Site("a.example", Reply("", delay=0.5), dict.fromkeys(names, page)),
+        spider=way if way in ("attribute", "custom") else "pages",
+        project=project,
+        arguments={"urls": " ".join(f"http://a.example{name}" for name in names)},
+        settings={"DOWNLOAD_DELAY": delay} if way == "-s" else {},
+    )
+    ended = [hit.ended for hit in result.log]
+    first, *later = (hit.started - end for hit, end in zip(result.log[1:], ended, strict=False))
+    least = max(delay, 0.5) if throttled else delay
+    assert max(least, 2.0 if throttled else 0.0) <= first < max(least, 2.0) + 1.0
+    assert all(least <= gap < least + 0.5 for gap in later), later
+
+
+# A public page leads to no private host (decision 16).
+
+INSIDE = Answer(("127.0.0.7",))
+PUBLIC_WEB = {"EXTENSIONS": {"tests.helpers.problems.PublicWeb": 0}}
+
+
+def link(url):
+    return Reply(f'<a href="{url}">x</a>', content_type="text/html")
+
+
+@pytest.mark.parametrize("handler", [{}, OUR_HANDLER], ids=["Scrapy's", "ours"])
+@pytest.mark.parametrize("lead", [link, redirect])
+@pytest.mark.parametrize("place", ["inside.example", "127.0.0.7", "localhost", "[::1]"])
+def test_a_public_page_leads_to_no_private_host(direct_web, run, handler, lead, place):
+    web = direct_web(
+        Site("blog.example", "", {"/": lead(f"http://{place}/admin")}),
+        Site("inside.example", "", {"/": PAGE, "/admin": PAGE}, dns=INSIDE),
+    )
+    urls = ("http://blog.example/", "http://inside.example/")
+    result = run(web, "links", *urls, **handler, **PUBLIC_WEB)
+    assert not [hit for hit in web.log if hit.path == "/admin"], result.stderr
+    assert "inside.example/" in paths(web.log), "a start request may lead there"
+    assert result.stats["walsh/privatehosts/denied"] == 1
+
+
+@pytest.mark.parametrize("handler", [{}, OUR_HANDLER], ids=["Scrapy's", "ours"])
+@pytest.mark.parametrize("lead", [link, redirect])
+def test_a_private_page_leads_to_private_hosts(direct_web, run, handler, lead):
+    web = direct_web(
+        Site("wiki.example", "", {"/": lead("http://sso.example/")}, dns=INSIDE),
+        Site("sso.example", "", {"/": PAGE}, dns=Answer(("127.0.0.8",))),
+    )
+    run(web, "links", "http://wiki.example/", **handler, **PUBLIC_WEB)
+    assert paths(web.log)[-1] == "sso.example/"
+
+
+@pytest.mark.parametrize("place", ["intranet", "10.0.0.1", "localhost"])
+def test_behind_a_proxy_names_decide(loopback_web, run, place):
+    """The proxy of this web has a private address, as most have."""
+    web = loopback_web(
+        Site("blog.example", "", {"/": link(f"http://{place}/admin"), "/2": PAGE}),
+        Site(place, "", {"/admin": PAGE}),
+    )
+    result = run(web, "links", "http://blog.example/", "http://blog.example/2")
+    assert not [hit for hit in web.log if hit.path == "/admin"]
+    assert result.stats["walsh/privatehosts/denied"] == 1
+    assert {hit.host for hit in web.log} == {"blog.example"}
+
+
+@pytest.mark.parametrize("handler", [{}, OUR_HANDLER], ids=["Scrapy's", "ours"])
+def test_a_page_of_a_rebound_name_is_dropped(direct_web, run, handler):
+    """With Scrapy's handler the request was sent; no callback gets its response."""
+    pages = {"/1": PAGE, "/2": Reply("secret", content_type="text/plain")}
+    dns = [RIGHT, RIGHT, INSIDE]
+    close = {"Connection": "close"}
+    pages = {path: replace(page, headers=close) for path, page in pages.items()}
+    web = direct_web(Site("blog.example", Reply("", headers=close), pages, dns=dns))
+    urls = ("http://blog.example/1", "http://blog.example/2")
+    result = run(web, "pages", *urls, **handler, **PUBLIC_WEB, DNSCACHE_ENABLED=False)
+    ends = {item["url"]: item.get("trouble") for item in result.items}
+    assert sorted(ends.values(), key=str) == ["Denied", None], result.stderr
+    assert len([hit for hit in web.log if hit.path != "/robots.txt"]) == (1 if handler else 2)
 
 
 # Proxies: a failure through one is the proxy's.

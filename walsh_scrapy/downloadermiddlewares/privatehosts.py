@@ -34,8 +34,9 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
     private address later. That an address was private is not remembered.
 
     Both the name of the host and its IP addresses are checked. DNS may give other addresses later,
-    so the download handler connects a ``public_only`` request to public addresses only. If a proxy
-    is used, only the name is checked, because the proxy resolves it.
+    so the download handler of this add-on connects a ``public_only`` request to public addresses
+    only; with another one the response from a private address is dropped. If a proxy is used, only
+    the name is checked, because the proxy resolves it.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -57,6 +58,16 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
         """Raise Denied early, before the host's robots.txt is fetched."""
         if reason := await self._check(request):
             raise Denied("privatehosts", reason)
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        """Drop the response to a ``public_only`` request if it came from a private address."""
+        is_marked = ticket_of(request).public_only and is_web(request)
+        if is_marked and "cached" not in response.flags:
+            if self._network.is_from_public(request, response):
+                return response
+            reason = f"{host_of(request.url)}, a public host, now has a private address"
+            raise self._denials.deny(request, "privatehosts", reason)
+        return response
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Mark a request whose response came from a public address, and what follows it."""
