@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -76,6 +77,8 @@ MAX_BODY_BYTES: Final = 15 * 1024 * 1024
 #: The time limit of a request of a declared crawl, from the name lookup to the last byte.
 DECLARED_TIMEOUT_SECONDS: Final = 60
 _MAX_SHOWN_CHARACTERS: Final = 200
+#: The environment variable of the fixture ``walsh_no_waiting``.
+NO_WAITING: Final = "WALSH_NO_WAITING"
 
 #: The value of each setting in every crawl, and why the value of a project is ignored.
 MUSTS: Final[dict[str, tuple[Any, str]]] = {
@@ -184,6 +187,8 @@ class Addon:
                 _check_disabled(settings)
                 raise NotConfigured("WALSH_ENABLED is False, so this add-on does nothing")
             kind = set_kind(settings, spidercls)
+            if kind is Kind.OWN and _waits_for_nothing():
+                raise NotConfigured(f"{NO_WAITING} is set: this test waits for no host")
             options = Options.from_settings(settings)
             forced = forced_settings(settings, options, kind)
         except BadSetting as error:
@@ -192,18 +197,7 @@ class Addon:
             _force(settings, name, value)
         for name, (value, reason) in forced.items():
             _force(settings, name, value, name, _advise(name, reason, options))
-        if kind is Kind.DECLARED:
-            for table, paths in SWITCHED_OFF.items():
-                for path in paths:
-                    settings[table].pop(path, None)
-        cache = HTTP_CACHE if settings["HTTPCACHE_ENABLED"] else {}
-        for table, components in (
-            ("DOWNLOADER_MIDDLEWARES", CHAINS[kind] | cache),
-            ("SPIDER_MIDDLEWARES", SPIDER_GATES[kind]),
-            ("EXTENSIONS", EXTENSIONS),
-        ):
-            for path, order in components.items():
-                _force(settings[table], path, order, f"{table}[{path!r}]", _FIXED_COMPONENT)
+        _set_components(settings, kind)
         _set_handlers(settings, options, kind)
 
     @staticmethod
@@ -271,6 +265,18 @@ def forced_settings(settings: Settings, options: Options, kind: Kind) -> dict[st
     return forced
 
 
+def _waits_for_nothing() -> bool:
+    """Return True in a test with the fixture ``walsh_no_waiting``. Raises BadSetting elsewhere."""
+    if NO_WAITING not in os.environ:
+        return False
+    if "PYTEST_CURRENT_TEST" not in os.environ:
+        raise BadSetting(
+            f"the environment variable {NO_WAITING} switches this add-on off, and is for tests "
+            "alone: remove it"
+        )
+    return True
+
+
 def _check_disabled(settings: BaseSettings) -> None:
     """Raise BadSetting if Walsh-Research would be sent as User-Agent without the middlewares."""
     if identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
@@ -285,6 +291,22 @@ def _advise(name: str, reason: str, options: Options) -> str:
     if options.is_walsh_research:
         return f"{reason}; {_CHOICE}" if name in _CHOICES else reason
     return f"{reason}; {_SERIAL_IS_OPTIONAL}" if name in SERIAL else reason
+
+
+def _set_components(settings: BaseSettings, kind: Kind) -> None:
+    """Force the components of a kind of crawl, and remove those that are switched off."""
+    if kind is Kind.DECLARED:
+        for table, paths in SWITCHED_OFF.items():
+            for path in paths:
+                settings[table].pop(path, None)
+    cache = HTTP_CACHE if settings["HTTPCACHE_ENABLED"] else {}
+    for table, components in (
+        ("DOWNLOADER_MIDDLEWARES", CHAINS[kind] | cache),
+        ("SPIDER_MIDDLEWARES", SPIDER_GATES[kind]),
+        ("EXTENSIONS", EXTENSIONS),
+    ):
+        for path, order in components.items():
+            _force(settings[table], path, order, f"{table}[{path!r}]", _FIXED_COMPONENT)
 
 
 def _set_handlers(settings: Settings, options: Options, kind: Kind) -> None:

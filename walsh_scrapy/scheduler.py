@@ -19,7 +19,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import flush
-from walsh_scrapy.crawl.startup import is_web
+from walsh_scrapy.crawl.startup import Kind, is_web
 from walsh_scrapy.crawl.ticket import rank_of, visit_of
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting
@@ -43,6 +43,7 @@ class Scheduler(BaseScheduler):
     """
 
     def __init__(self, crawl: Crawl, dupefilter: BaseDupeFilter, job: Job | None) -> None:
+        self._crawl = crawl
         self._crawler = crawl.crawler
         self._engine = crawl.engine
         self._queue = crawl.queue
@@ -75,7 +76,13 @@ class Scheduler(BaseScheduler):
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
-        """Open the duplicate filter, and queue the requests that the last run kept in JOBDIR."""
+        """Open the duplicate filter, and queue the requests that the last run kept in JOBDIR.
+
+        From now on a project's own crawl shows that it lives: it owns a host from before its
+        robots.txt is read until its page has come. A crawl of sources does so with its first visit.
+        """
+        if self._crawl.kind is Kind.OWN:
+            self._crawl.hosts.beat("")
         for request in self._job.restore_requests() if self._job else ():
             self._count("enqueued")
             self._push(request)

@@ -42,7 +42,7 @@ if request.url.endswith("/robots.txt"):
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
         Patch(_ADDON, "forced_settings", "|= DECLARED_MUSTS",
               '|= DECLARED_MUSTS | {"COOKIES_ENABLED": (True, "")}'),
-        Patch(_ADDON, "Addon.update_settings", "for path in paths:", "for path in paths[1:]:"),
+        Patch(_ADDON, "_set_components", "for path in paths:", "for path in paths[1:]:"),
         Patch(_IDENTITY, "IdentityMiddleware.process_request", "in self._never_sent",
               "in self._never_sent[1:]"),
         Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT)", "(NEVER_SENT[1:])"),

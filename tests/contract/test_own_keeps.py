@@ -12,15 +12,19 @@ import pytest
 from scrapy import Spider
 from scrapy.settings import Settings
 
+from tests.helpers import HANG_SECONDS
 from tests.helpers.sites import (
     ADDON,
     OUR_HANDLER,
     blamed_hosts,
     paths,
+    refusal,
     rows_of,
+    trouble,
     write_project,
 )
 from walsh_scrapy.addon import DECLARED_MUSTS, Addon
+from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import RIGHT, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
@@ -497,3 +501,43 @@ def test_what_is_not_impolite_is_not_forced(name):
 
     Addon(Crawler).update_settings(settings)
     assert settings[name] == "1"
+
+
+# Two workers on one state.
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("handler", [{}, OUR_HANDLER], ids=["Scrapy's", "ours"])
+def test_a_killed_worker_leaves_its_hosts_to_another(
+    direct_web, crawl, tmp_path, installed, url, handler
+):
+    web = direct_web(Site("a.example", "", {"/slow": Reply("x", delay=60.0), "/2": PAGE}))
+    given = PROJECT | ADDON | handler | {"DOWNLOAD_DELAY": 1, "DOWNLOAD_TIMEOUT": 3}
+    project = write_project(tmp_path / "project", given, spiders=SPIDERS)
+    options = {"project": project, "settings": trouble("ShortBeats") | {"WALSH_STATE_URL": url}}
+    first = crawl.start(web, "pages", arguments={"urls": "http://a.example/slow"}, **options)
+    assert web.wait_for(lambda log: any(hit.path == "/slow" for hit in log), HANG_SECONDS)
+    first.kill()
+    other = crawl(web, "pages", arguments={"urls": "http://a.example/2"}, **options)
+    assert paths(other.log)[-1] == "a.example/2", other.stderr
+    slow, second = (hit for hit in web.log if hit.path != "/robots.txt")
+    assert second.started - slow.started >= 3 + MARGIN, "its request counts until its latest end"
+    assert_polite(web.log, user_agent=AGENT, serial=False)
+
+
+# A switch for tests from before the add-on.
+
+
+def test_tests_of_others_need_not_wait(direct_web, run, walsh_no_waiting):
+    names = [f"/{number}" for number in range(4)]
+    web = direct_web(Site("a.example", "User-agent: *\nDisallow: /\n", dict.fromkeys(names, PAGE)))
+    result = run(web, "pages", *(f"http://a.example{name}" for name in names), DOWNLOAD_DELAY=0)
+    assert sorted(paths(web.log)) == [f"a.example{name}" for name in names]
+    assert len(result.items) == len(names)
+
+
+def test_outside_of_tests_that_switch_is_refused(direct_web, run, walsh_no_waiting, monkeypatch):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    web = direct_web(Site("a.example", "", {"/": PAGE}))
+    assert "WALSH_NO_WAITING" in refusal(run(web, "pages", "http://a.example/"))
+    assert web.log == []

@@ -92,6 +92,16 @@ def walsh_crawl(
 
 
 @pytest.fixture
+def walsh_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switch the add-on off in a project's own crawls: no robots.txt is asked for, nothing waits.
+
+    This is for tests from before the add-on. It holds in this process and in those that it starts,
+    and outside of pytest the start is refused. Declared crawls ignore it.
+    """
+    monkeypatch.setenv("WALSH_NO_WAITING", "1")
+
+
+@pytest.fixture
 def walsh_fake_clock() -> FakeClock:
     """Return a clock that stands still at the beginning of 2026 until the test moves it."""
     return FakeClock()
