@@ -274,9 +274,11 @@ def _describe_components() -> str:
         for gate in GATES[Kind.DECLARED]
         for line in _lines_of(gate, note="" if gate.path in own else _ONLY_DECLARED)
     ]
+    notes = {Kind.DECLARED: _ONLY_DECLARED, Kind.OWN: "  # own crawls only"}
     spider = [
-        f'    "{path}": {order},{_ONLY_DECLARED}'
-        for path, order in SPIDER_GATES[Kind.DECLARED].items()
+        f'    "{path}": {order},{note}'
+        for kind, note in notes.items()
+        for path, order in SPIDER_GATES[kind].items()
     ]
     extensions = [f'    "{path}": {order},' for path, order in addon.EXTENSIONS.items()]
     handlers = [

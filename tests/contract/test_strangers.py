@@ -32,6 +32,7 @@ from scrapy import Request
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 
 from tests.helpers.theirs import Urls
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.spiders import FeedsSpider
 
 
@@ -52,6 +53,11 @@ class Odd(Urls):
     def request(self, url):
         own = {"Authorization": "Bearer x", "User-Agent": "Firefox/140"}
         return Request(url, headers=own, cookies={"session": "1"}, errback=self.ended)
+
+
+class Any(Urls, DeclaringSpider):
+    name = "any"
+    custom_settings = {"WALSH_SCOPE": "any"}
 
 
 class Later:
@@ -190,10 +196,10 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
     assert rows == len(first.log)
 
 
-def test_a_request_that_is_neither_http_nor_https_is_denied(web, run):
+def test_a_declared_crawl_requests_http_and_https_only(web, run):
     others = ["data:,x", "file:///etc/hostname", "ftp://a.example/x", "s3://a.example/x"]
     urls = " ".join([*others, "http://a.example/"])
-    result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
+    result = run(web, spider="any", urls=urls, **ADDON, **IDENTITY)
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
     assert {item["url"]: item.get("why", "").split()[-2:] for item in result.items} == {
         "data:,x": ["not", "data"],

@@ -125,7 +125,7 @@ def test_the_add_on_sets_the_gates_of_each_kind_of_crawl(kind):
 def test_a_crawl_of_a_project_has_no_gate_of_what_is_declared():
     ours = set(Gate) - set(GATES[Kind.OWN])
     assert ours == {Gate.SCOPE, Gate.CONDITIONAL, Gate.COMPRESSION}
-    assert SPIDER_GATES[Kind.OWN] == {}
+    assert not set(SPIDER_GATES[Kind.OWN]) & set(SPIDER_GATES[Kind.DECLARED])
 
 
 def test_the_docs_have_a_row_for_each_gate_in_their_order():
