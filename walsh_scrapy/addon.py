@@ -23,7 +23,6 @@ from walsh_scrapy.crawl.startup import (
     GATES,
     HANDLER,
     SCHEDULER,
-    SCHEMES,
     SPIDER_GATES,
     Kind,
     kind_of,
@@ -43,6 +42,7 @@ from walsh_scrapy.options import (
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.pacing import MAX_TIMEOUT_SECONDS
+from walsh_scrapy.policy.urls import SCHEMES
 from walsh_scrapy.policy.wording import cut
 from walsh_scrapy.spider import DeclaringSpider
 

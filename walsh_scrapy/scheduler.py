@@ -19,11 +19,12 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import flush
-from walsh_scrapy.crawl.startup import Kind, is_web
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import rank_of, visit_of
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import is_web
 
 if TYPE_CHECKING:
     from typing import Self
@@ -128,7 +129,7 @@ class Scheduler(BaseScheduler):
 
     def _push(self, request: Request) -> None:
         """Queue a request; one for no host of the web has nothing to wait for."""
-        if is_web(request):
+        if is_web(request.url):
             self._queue.push(request)
         else:
             self._unpaced.append(request)

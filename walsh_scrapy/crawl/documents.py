@@ -19,7 +19,7 @@ from scrapy.http import Response
 
 from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.scrapyinternals import is_stopping
-from walsh_scrapy.crawl.startup import SCHEMES, Gate, has_gate
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import (
     Delivery,
     note,
@@ -44,6 +44,7 @@ from walsh_scrapy.exceptions import (
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
+from walsh_scrapy.policy.urls import is_web
 from walsh_scrapy.wire import stalls
 
 if TYPE_CHECKING:
@@ -185,8 +186,7 @@ class Documents:
         """Call a download handler within the time of the exchange."""
         if self._user_agent is not None:
             request.headers["User-Agent"] = self._user_agent
-        is_web = request.url.partition(":")[0] in SCHEMES
-        if not (self._is_paced and is_web):
+        if not (self._is_paced and is_web(request.url)):
             return await handler(request)
         ticket = ticket_of(request)
         if not ticket.released:

@@ -21,13 +21,13 @@ from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.crawl.scrapyinternals import environment_proxies
 from walsh_scrapy.crawl.shared import PerLoop
-from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, Kind, has_addon, has_handler, path_of
+from walsh_scrapy.crawl.startup import HANDLER, Kind, has_addon, has_handler, path_of
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, NotReached, ProxyTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.connectivity import MAX_FAILED_HOSTS, proxy_error
 from walsh_scrapy.policy.pacing import MAX_IDLE_CONNECTIONS
-from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, parse_ip
+from walsh_scrapy.policy.urls import SCHEMES, host_of, is_private_host, is_public, parse_ip
 from walsh_scrapy.policy.wording import cut, for_others
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,

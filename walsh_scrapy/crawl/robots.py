@@ -17,7 +17,7 @@ from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import ROBOTS
-from walsh_scrapy.crawl.startup import SCHEMES, Kind
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Hop,
@@ -55,7 +55,7 @@ from walsh_scrapy.policy.robots.copy import (
     access_result,
     copy_after,
 )
-from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
+from walsh_scrapy.policy.urls import SCHEMES, host_of, origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

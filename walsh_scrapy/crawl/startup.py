@@ -35,7 +35,7 @@ from walsh_scrapy.spider import DeclaringSpider
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy import Request, Spider
+    from scrapy import Spider
     from scrapy.settings import BaseSettings
 
 ADDON: Final = "walsh_scrapy.Addon"
@@ -43,7 +43,6 @@ HANDLER: Final = "walsh_scrapy.downloadhandler.DownloadHandler"
 SCHEDULER: Final = "walsh_scrapy.scheduler.Scheduler"
 DOWNLOADER: Final = "scrapy.core.downloader.Downloader"
 REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
-SCHEMES: Final = ("http", "https")
 
 _UNDECLARED: Final = (
     "spider {!r} has no declared sources, and Walsh-Research requests nothing else; to crawl under "
@@ -145,11 +144,6 @@ _EARLIER: Final = {
     ),
     Gate.PACING: (_RETRY, f"{_SCRAPYS}.redirect.MetaRefreshMiddleware", _REDIRECT),
 }
-
-
-def is_web(request: Request) -> bool:
-    """Return True for http and https, whose hosts are paced. Other schemes pass most gates."""
-    return request.url.partition(":")[0].lower() in SCHEMES
 
 
 # ---- the middlewares of a project ----

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
-from walsh_scrapy.crawl.startup import Gate, Kind, is_web
+from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.policy.urls import is_web
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -45,7 +46,7 @@ class AddressMiddleware(Component, RequestPreparer):
 
         Raises RequestDeferred or Denied before the robots.txt of the host is fetched.
         """
-        if self._kind is Kind.DECLARED and not is_web(request):
+        if self._kind is Kind.DECLARED and not is_web(request.url):
             scheme = request.url.partition(":")[0].lower()
             raise Denied("address", f"only http and https URLs are requested, not {scheme}")
         await self._access.wait_after_redirect(request)

@@ -14,7 +14,7 @@ from scrapy.utils.response import response_status_message
 from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.startup import Kind, is_web
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import NotReached, TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import (
@@ -25,7 +25,7 @@ from walsh_scrapy.policy.backoff import (
 )
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Streaks
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, is_web
 from walsh_scrapy.policy.wording import count_of, format_seconds
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class BackoffMiddleware(Component):
 
         A middleware nearer to the wire may hide the response from ``process_response``.
         """
-        if not is_web(request):
+        if not is_web(request.url):
             return
         self._streaks.record_answer(
             host_of(request.url), request.url, response.status, rank_of(request)
@@ -81,7 +81,7 @@ class BackoffMiddleware(Component):
         """
         _forget_not_reached(request)
         # A cached 429 or 503 says nothing about now.
-        is_page = rank_of(request) is Rank.TARGET and is_web(request)
+        is_page = rank_of(request) is Rank.TARGET and is_web(request.url)
         if not is_page or "cached" in response.flags:
             return response
         attempt = self.record_outcome(request, response)
@@ -97,7 +97,7 @@ class BackoffMiddleware(Component):
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Record that a page got no response. Ask a proxy once more that may reach no host."""
         _forget_not_reached(request)
-        is_page = rank_of(request) is Rank.TARGET and is_web(request)
+        is_page = rank_of(request) is Rank.TARGET and is_web(request.url)
         if is_page and ticket_of(request).reached:
             if isinstance(exception, NotReached) and not self._is_own:
                 return _build_retry(request, ticket_of(request).attempt)

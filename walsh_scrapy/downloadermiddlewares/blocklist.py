@@ -10,10 +10,11 @@ from scrapy import signals
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.refusal import refuse_to_start
-from walsh_scrapy.crawl.startup import Gate, is_web
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note_answer
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
+from walsh_scrapy.policy.urls import is_web
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -63,7 +64,7 @@ class BlocklistMiddleware(Component):
 
     async def process_request(self, request: Request) -> None:
         """Deny a request to a listed host; fetch the list first if it is due."""
-        if not (is_web(request) or request.url.startswith("ftp:")):
+        if not (is_web(request.url) or request.url.startswith("ftp:")):
             return
         self._network.check_route(request)
         if not self._list.is_ready(request):

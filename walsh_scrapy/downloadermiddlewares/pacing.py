@@ -13,11 +13,12 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
-from walsh_scrapy.crawl.startup import Gate, Kind, is_web
+from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.urls import is_web
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -71,7 +72,7 @@ class PacingMiddleware(Component, RequestPreparer):
 
         Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``: a later run continues.
         """
-        if not is_web(request):
+        if not is_web(request.url):
             return None
         self._network.check_route(request)
         turn = self._queue.turn_of(request)

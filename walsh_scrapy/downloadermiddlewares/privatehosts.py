@@ -8,10 +8,10 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
-from walsh_scrapy.crawl.startup import Gate, has_gate, is_web
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, ticket_of
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.policy.urls import host_of, is_private_host, is_public
+from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, is_web
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Drop the response to a ``public_only`` request if it came from a private address."""
-        is_marked = ticket_of(request).public_only and is_web(request)
+        is_marked = ticket_of(request).public_only and is_web(request.url)
         if is_marked and "cached" not in response.flags:
             if self._network.is_from_public(request, response):
                 return response
@@ -71,7 +71,7 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Mark a request whose response came from a public address, and what follows it."""
-        if not is_web(request):
+        if not is_web(request.url):
             return
         if "cached" not in response.flags and self._network.is_from_public(request, response):
             self._public_hosts.add(host_of(request.url))
@@ -92,7 +92,7 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
         note(request, public_only=True)
         if is_private_host(host):
             return f"a public host leads to {host}, which is a private host"
-        if not is_web(request):
+        if not is_web(request.url):
             return None
         is_known = host in self._public_hosts  # the download handler checks its address
         if not is_known and not await self._is_public(request):

@@ -11,12 +11,13 @@ from scrapy.exceptions import StopDownload
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.robotparser import RobotsSignal
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
-from walsh_scrapy.crawl.startup import Gate, has_gate, is_web
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import note, note_answer, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
+from walsh_scrapy.policy.urls import is_web
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class RobotsMiddleware(Component):
 
         Waits for Visit-time. Raises RequestDeferred if that is longer than ``WALSH_MAX_WAIT``.
         """
-        if not is_web(request):
+        if not is_web(request.url):
             return None
         self._network.check_route(request)
         if instead := resolved(request):

@@ -25,6 +25,7 @@ from ada_url import join_url, normalize_url
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
+SCHEMES: Final = ("http", "https")
 _MAX_HOST_CHARACTERS: Final = 253  # the maximum length of a name in the DNS (RFC 1035 2.3.4)
 # Schemes whose URLs have a host, and their default ports.
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
@@ -61,6 +62,11 @@ class _Url(NamedTuple):
     base: str  #: scheme, host, and the port unless it is the default
     path: str
     query: str  #: with its `?`; "" if there is none
+
+
+def is_web(url: str) -> bool:
+    """Return True for an http or https URL. Only their hosts are paced."""
+    return url.partition(":")[0].lower() in SCHEMES
 
 
 def host_of(url: str) -> str:

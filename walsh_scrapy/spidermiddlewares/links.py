@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import note, request_of, ticket_of
 from walsh_scrapy.exceptions import Denied, StateUnavailable
+from walsh_scrapy.policy.urls import SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
