@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
+from walsh_scrapy.testing.crawl import join_environments
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.web import Reply, Site
@@ -123,7 +124,7 @@ def _crawl(web: DirectWeb, hosts: int, state: str | None = None) -> Cost:
         done = subprocess.run(
             command + (options if state else []),
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(Path.cwd())} | web.environment,
+            env=join_environments(os.environ | {"PYTHONPATH": str(Path.cwd())}, web.environment),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_SECONDS,

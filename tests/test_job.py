@@ -29,6 +29,7 @@ from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.scrapyinternals import Engine
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import Hop, Visit, carry_ticket, hops_of, note, set_visit, ticket_of
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.frontier import Rank
@@ -101,6 +102,7 @@ class Starts:
         queue = Queue(self.context, engine, hosts, delays={}, max_concurrent=0)
         crawl = SimpleNamespace(
             crawler=crawler,
+            kind=Kind.DECLARED,
             engine=engine,
             queue=queue,
             access=HostAccess(crawler.settings, self.context, engine, crawler.stats, hosts, queue),

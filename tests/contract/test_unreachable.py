@@ -5,13 +5,15 @@ Real crawls in simulated time. A page that raises stands for a connection that c
 
 import asyncio
 from itertools import cycle
+from typing import ClassVar
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 
 from tests.helpers.sites import IDENTITY, feed, log_lines, rows_of, site
 from walsh_scrapy.exceptions import MachineTrouble, Unreachable
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Reply, Site, redirect
 from walsh_scrapy.wire.unreachable import ConnectionRefused
@@ -41,10 +43,11 @@ def no_route(hit):
     raise MachineTrouble(EPOCH + hit.started, "the network is unreachable")
 
 
-class Asks(Spider):
-    """Asks for all pages at once, past the scheduler."""
+class Asks(DeclaringSpider):
+    """Asks for all pages at once, past the scheduler, in a declared crawl."""
 
     name = "asks"
+    custom_settings: ClassVar = {"WALSH_SCOPE": "any"}
 
     async def start(self):
         yield Request("http://alive.example/feed")
