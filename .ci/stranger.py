@@ -20,9 +20,7 @@ PROJECT = {
     "scrapy.cfg": "[settings]\ndefault = theirs\n",
     "theirs.py": f"""
 ADDONS = {{"walsh_scrapy.Addon": 500}}
-WALSH_USER_AGENT = "{AGENT}"
-WALSH_UA_TOKEN = "Example-Bot"
-WALSH_SCOPE = "any"
+USER_AGENT = "{AGENT}"
 SPIDER_MODULES = ["pages"]
 """,
     "pages.py": """

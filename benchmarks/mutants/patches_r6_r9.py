@@ -49,6 +49,8 @@ OF_R6_TO_R9: Final = (
               "PrivateHostsMiddleware._check",
               "hops = [hop.url for hop in hops_of(request)]",
               "hops = [hop.url for hop in hops_of(request)]\n        if request: return None"),
+        Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
+              "PrivateHostsMiddleware.process_response", "if is_marked and", "if not request and"),
     )),
     Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
         Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
