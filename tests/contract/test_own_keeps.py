@@ -122,6 +122,13 @@ class Stub:
         pass
 
 
+class Browser(Stub):
+    # Follows redirects itself, and spells URLs in its own way.
+
+    async def download_request(self, request):
+        return Response(request.url.replace("/moved", "/other").replace("'", "%27"))
+
+
 class Files(Urls):
     name = "files"
 
@@ -489,6 +496,17 @@ def test_a_rotating_middleware_brings_the_next_proxy(loopback_web, run, crawl):
     assert {item.get("trouble") for item in result.items} == {None}
     assert blamed_hosts(crawl) == []
     assert "s3cret" not in result.stderr
+
+
+def test_a_handler_that_follows_redirects_itself_is_named_once(direct_web, run):
+    """As a browser does: what it requests then passes no gate, and that is not silent."""
+    web = direct_web(Site("a.example", "", {}))
+    urls = [f"http://a.example{path}" for path in ("/it's", "/#top", "/moved", "/moved?again")]
+    handlers = {"DOWNLOAD_HANDLERS": {"http": "theirs.spiders.Browser"}}
+    result = run(web, "pages", *urls, **handlers)
+    (line,) = (line for line in result.stderr.splitlines() if "neither checked nor paced" in line)
+    assert "returned http://a.example/other for http://a.example/moved:" in line
+    assert len(result.items) == len(urls)
 
 
 @pytest.mark.parametrize("name", DECLARED_MUSTS)

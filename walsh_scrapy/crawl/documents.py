@@ -14,8 +14,10 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from scrapy import Request
 from scrapy.exceptions import DownloadTimeoutError, StopDownload
 from scrapy.http import Response
+from scrapy.utils.request import fingerprint
 
 from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.scrapyinternals import is_stopping
@@ -50,7 +52,6 @@ from walsh_scrapy.wire import stalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scrapy import Request
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
@@ -98,6 +99,7 @@ class Documents:
         self._user_agent = user_agent if has_gate(settings, Gate.IDENTITY) else None
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._warns_of_answers = self._is_paced
+        self._warns_of_other_urls = self._is_paced
         # By request: a middleware may remove a ticket from ``meta``, or replace the request.
         self._tickets: dict[Request, Ticket] = {}
 
@@ -163,7 +165,10 @@ class Documents:
         delivery = ticket_of(request).delivery
         if delivery is None:
             self.check_unchanged(request)
-            return await self._call(handler, request)
+            page = await self._call(handler, request)
+            if self._warns_of_other_urls and page.url != request.url:
+                self._warn_of_other_url(request, page)
+            return page
         self._begin(request, delivery)
         try:
             response = await self._call(handler, request)
@@ -181,6 +186,23 @@ class Documents:
         # Otherwise the cookie would go back to the site with its next page.
         response.headers.pop("Set-Cookie", None)
         return response
+
+    def _warn_of_other_url(self, request: Request, page: Response) -> None:
+        """Warn of the first page for which a handler may have followed a redirect itself.
+
+        Handlers of Scrapy and of this add-on leave redirects to our middleware; a browser may not.
+        """
+        if not (is_web(request.url) and is_web(page.url)):
+            return
+        if fingerprint(Request(page.url)) == fingerprint(Request(request.url)):
+            return  # another spelling
+        self._warns_of_other_urls = False
+        logger.warning(
+            "the download handler returned %s for %s: if it followed a redirect itself, that "
+            "request was neither checked nor paced. Later ones are not named",
+            page.url,
+            request.url,
+        )
 
     async def _call(self, handler: DownloadHandler, request: Request) -> Response:
         """Call a download handler within the time of the exchange."""
