@@ -4,11 +4,16 @@ Each case runs twice, and the logs of the servers are compared: the same request
 headers. Left out are the User-Agent, the order, requests of ours, and retries of 429 and 503.
 """
 
+import gzip
+import io
 import socket
 from collections import Counter
 from dataclasses import replace
 
+import brotli
 import pytest
+import zstandard
+from PIL import Image
 from scrapy import Spider
 from scrapy.settings import Settings
 
@@ -258,20 +263,38 @@ def test_a_form_that_was_refused_is_sent_once_more(direct_web, run, status):
     compare(direct_web, run, sites, "posts", "http://a.example/", RETRY_TIMES=1)
 
 
+@pytest.mark.long
 def test_a_large_body_comes_whole(direct_web, run):
+    size = 200 * 2**20
+
     def sites():
-        yield Site("a.example", "", {"/": Reply(b"x" * 40_000_000, content_type="text/plain")})
+        yield Site("a.example", "", {"/": Reply(bytes(size), content_type="text/plain")})
 
     results = compare(direct_web, run, sites, "large", "http://a.example/")
-    assert [result.items[0]["bytes"] for result in results] == [40_000_000] * 2
+    assert [result.items[0]["bytes"] for result in results] == [size] * 2
 
 
-def test_compressed_pages_are_those_of_scrapy(direct_web, run):
+PACKED = {
+    "gzip": gzip.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
+
+
+@pytest.mark.parametrize("coding", PACKED)
+def test_compressed_pages_are_those_of_scrapy(direct_web, run, coding):
+    body = b"<title>x</title>" * 99
+    packed = Reply(
+        PACKED[coding](body), headers={"Content-Encoding": coding}, content_type="text/html"
+    )
+
     def sites():
-        yield Site("a.example", "", {"/": Reply("<title>x</title>" * 99, gzip=True)})
+        yield Site("a.example", "", {"/": packed})
 
     results = compare(direct_web, run, sites, "large", "http://a.example/")
-    assert [result.items[0]["bytes"] for result in results] == [99 * 16] * 2
+    assert [result.items[0]["bytes"] for result in results] == [len(body)] * 2
+    (page,) = (hit for hit in results[1].log if hit.path == "/")
+    assert coding in page.header("Accept-Encoding")
 
 
 def test_a_bad_certificate_is_the_projects(direct_web, run):
@@ -348,6 +371,25 @@ def test_the_files_pipeline_downloads_politely(direct_web, run, tmp_path):
     result = run(web, "files", "http://a.example/", **settings)
     (item,) = result.items
     assert sorted(file["url"][-5:] for file in item["files"]) == ["1.pdf", "2.pdf"]
+    assert_polite(web.log, user_agent=AGENT, serial=False, anonymous=False, interval=0.05)
+
+
+def test_the_images_pipeline_downloads_politely(direct_web, run, tmp_path):
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "PNG")
+    image = Reply(file.getvalue(), content_type="image/png")
+    page = Reply('<a href="/1.png">x</a><a href="/private/2.png">x</a>', content_type="text/html")
+    web = direct_web(
+        Site("a.example", "User-agent: *\nDisallow: /private/\n", {"/": page, "/1.png": image})
+    )
+    settings = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.images.ImagesPipeline": 1},
+        "IMAGES_STORE": str(tmp_path / "images"),
+        "IMAGES_URLS_FIELD": "file_urls",
+    }
+    result = run(web, "files", "http://a.example/", **settings)
+    (item,) = result.items
+    assert [image["url"] for image in item["images"]] == ["http://a.example/1.png"]
     assert_polite(web.log, user_agent=AGENT, serial=False, anonymous=False, interval=0.05)
 
 

@@ -47,6 +47,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.urls import is_web
+from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.wire import stalls
 
 if TYPE_CHECKING:
@@ -200,8 +201,8 @@ class Documents:
         logger.warning(
             "the download handler returned %s for %s: if it followed a redirect itself, that "
             "request was neither checked nor paced. Later ones are not named",
-            page.url,
-            request.url,
+            for_others(page.url),
+            for_others(request.url),
         )
 
     async def _call(self, handler: DownloadHandler, request: Request) -> Response:
