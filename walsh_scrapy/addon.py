@@ -251,7 +251,8 @@ def forced_settings(settings: Settings, options: Options, kind: Kind) -> dict[st
         number = number_of(settings, name, maximum, low=0.0, high=math.inf)
         is_unlimited = number == 0 and name != "REDIRECT_MAX_TIMES"
         value = maximum if number >= maximum or is_unlimited else settings[name]
-        forced[name] = (value, f"the maximum is {maximum}")
+        reason = f"0 means no limit, and the maximum is {maximum}"
+        forced[name] = (value, reason if is_unlimited else f"the maximum is {maximum}")
     if options.is_walsh_research:
         return forced | {"RETRY_HTTP_CODES": (RETRIED_BY_SCRAPY, _WHO_RETRIES)}
     codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]

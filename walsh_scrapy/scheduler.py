@@ -20,7 +20,7 @@ from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import flush
 from walsh_scrapy.crawl.startup import Kind
-from walsh_scrapy.crawl.ticket import rank_of, visit_of
+from walsh_scrapy.crawl.ticket import note, rank_of, visit_of
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
@@ -132,6 +132,7 @@ class Scheduler(BaseScheduler):
         if is_web(request.url):
             self._queue.push(request)
         else:
+            note(request, scheduled=True)
             self._unpaced.append(request)
 
     def next_request(self) -> Request | None:
@@ -140,7 +141,10 @@ class Scheduler(BaseScheduler):
             self._sweep_job(self._job)
         try:
             self._exchanges.sweep()
-            request = self._unpaced.popleft() if self._unpaced else self._queue.pop()
+            if self._unpaced:
+                self._count("dequeued")
+                return self._unpaced.popleft()
+            request = self._queue.pop()
         except StateUnavailable:  # the crawl ends, and has said why
             return None
         if request is None:

@@ -286,6 +286,16 @@ def test_no_password_stands_in_what_a_crawl_writes(loopback_web, crawl, project,
     assert set(modes.values()) == {0o600}
 
 
+def test_what_a_stopped_job_leaves_to_scrapy_is_closed_too(crawl, project, direct_web):
+    late = Reply("x", headers={"Retry-After": "900"}, status=429)
+    web = direct_web(Site("a.example", "", {"/": late, "/2": PAGE}))
+    job = project / "job"
+    settings = {"JOBDIR": job, "WALSH_MAX_RETRIES": 0}
+    urls = {"urls": "http://a.example/ http://a.example/2"}
+    crawl(web, "pages", project=project, settings=settings, arguments=urls)
+    assert stat.S_IMODE((job / "requests.queue").stat().st_mode) == 0o700
+
+
 def test_the_file_of_an_older_job_is_closed_too(web, crawl, project):
     job = project / "job"
     job.mkdir()

@@ -54,6 +54,13 @@ class Pages(Urls):
     name = "pages"
 
 
+class Unfiltered(Urls):
+    name = "unfiltered"
+
+    def request(self, url):
+        return Request(url, dont_filter=True, errback=self.ended)
+
+
 class Login(Urls):
     name = "login"
 
@@ -263,15 +270,26 @@ def test_a_form_that_was_refused_is_sent_once_more(direct_web, run, status):
     compare(direct_web, run, sites, "posts", "http://a.example/", RETRY_TIMES=1)
 
 
+def test_a_redirect_that_sets_a_cookie_leads_to_the_same_url(direct_web, run):
+    """As many shops do. In a declared crawl, which keeps no cookie, it is a loop."""
+
+    def front(hit):
+        headers = {"Set-Cookie": "seen=1; Path=/", "Location": "/"}
+        return PAGE if hit.header("Cookie") else Reply(status=302, headers=headers)
+
+    def sites():
+        yield Site("a.example", "", {"/": front})
+
+    _, polite = compare(direct_web, run, sites, "unfiltered", "http://a.example/")
+    assert [item["url"] for item in polite.items] == ["http://a.example/"]
+
+
 @pytest.mark.long
 def test_a_large_body_comes_whole(direct_web, run):
     size = 200 * 2**20
-
-    def sites():
-        yield Site("a.example", "", {"/": Reply(bytes(size), content_type="text/plain")})
-
-    results = compare(direct_web, run, sites, "large", "http://a.example/")
-    assert [result.items[0]["bytes"] for result in results] == [size] * 2
+    web = direct_web(Site("a.example", "", {"/": Reply(bytes(size), content_type="text/plain")}))
+    result = run(web, "large", "http://a.example/")
+    assert [item["bytes"] for item in result.items] == [size]
 
 
 PACKED = {
@@ -450,8 +468,13 @@ def link(url):
     return Reply(f'<a href="{url}">x</a>', content_type="text/html")
 
 
+def refresh(url):
+    page = f'<meta http-equiv="refresh" content="0;url={url}">'
+    return Reply(page, content_type="text/html")
+
+
 @pytest.mark.parametrize("handler", [{}, OUR_HANDLER], ids=["Scrapy's", "ours"])
-@pytest.mark.parametrize("lead", [link, redirect])
+@pytest.mark.parametrize("lead", [link, redirect, refresh])
 @pytest.mark.parametrize("place", ["inside.example", "127.0.0.7", "localhost", "[::1]"])
 def test_a_public_page_leads_to_no_private_host(direct_web, run, handler, lead, place):
     web = direct_web(
@@ -474,6 +497,33 @@ def test_a_private_page_leads_to_private_hosts(direct_web, run, handler, lead):
     )
     run(web, "links", "http://wiki.example/", **handler, **PUBLIC_WEB)
     assert paths(web.log)[-1] == "sso.example/"
+
+
+@pytest.mark.parametrize("lead", [link, redirect, refresh])
+def test_a_copy_of_a_public_page_leads_to_no_private_host(direct_web, run, tmp_path, lead):
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    web = direct_web(
+        Site("blog.example", "", {"/": lead("http://inside.example/admin")}),
+        Site("inside.example", "", {"/admin": PAGE}, dns=INSIDE),
+    )
+    for _ in range(2):
+        result = run(web, "links", "http://blog.example/", **cache, **PUBLIC_WEB)
+        assert result.stats["walsh/privatehosts/denied"] == 1
+    assert "cached" in str(result.stats) or result.log == []
+    assert not [hit for hit in web.log if hit.path == "/admin"]
+
+
+def test_a_file_that_an_item_names_is_denied(direct_web, run, tmp_path):
+    """A page of the web may have named it: the pipeline would store the operator's file."""
+    page = link("file:///etc/hostname")
+    web = direct_web(Site("a.example", "", {"/": page}))
+    settings = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path / "files"),
+    }
+    result = run(web, "files", "http://a.example/", **settings)
+    assert [item["files"] for item in result.items] == [[]]
+    assert result.stats["walsh/address/denied"] == 1
 
 
 @pytest.mark.parametrize("place", ["intranet", "10.0.0.1", "localhost"])
@@ -538,6 +588,25 @@ def test_a_rotating_middleware_brings_the_next_proxy(loopback_web, run, crawl):
     assert {item.get("trouble") for item in result.items} == {None}
     assert blamed_hosts(crawl) == []
     assert "s3cret" not in result.stderr
+
+
+def test_a_proxy_that_hangs_costs_no_host(loopback_web, run, crawl):
+    """The time that it takes is not the host's: robots.txt comes through the next one."""
+    web = loopback_web(Site("a.example", "", {"/": PAGE}))
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        proxies = [f"http://127.0.0.1:{hangs.getsockname()[1]}", web.environment["http_proxy"]]
+        settings = {"DOWNLOADER_MIDDLEWARES": NAMES_PROXIES, "DOWNLOAD_TIMEOUT": 1}
+        result = run(web, "pages", "http://a.example/", **settings, PROXIES=proxies)
+    assert [item.get("trouble") for item in result.items] == [None], result.stderr
+    assert blamed_hosts(crawl) == []
+
+
+def test_a_proxy_that_our_handler_cannot_use_is_the_projects(direct_web, run):
+    """Its own handler may know socks5; nothing is said of it at the start."""
+    web = direct_web(Site("a.example", "", {"/": PAGE}))
+    environment = {"https_proxy": "socks5://127.0.0.1:1080"}
+    result = run(web, "pages", "http://a.example/", environment=environment)
+    assert paths(result.log) == ["a.example/robots.txt", "a.example/"], result.stderr
 
 
 def test_a_handler_that_follows_redirects_itself_is_named_once(direct_web, run):

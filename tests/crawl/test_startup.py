@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirect
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.http import Response
@@ -226,7 +227,7 @@ def test_what_changes_the_gates_after_the_add_on_is_refused(table, key, order, w
     settings[table].set(key, order)
     problem = problem_of(settings)
     assert word in problem
-    assert "another add-on" in problem
+    assert ("another add-on" in problem) is (word != "must be None")
 
 
 def test_a_table_that_is_replaced_after_the_add_on_is_refused():
@@ -388,6 +389,17 @@ def test_a_redirect_keeps_its_ticket_but_no_referer_and_slot():
     assert hop.meta["redirect_times"] == 1
     assert ticket_of(hop) == ticket_of(request)._replace(hops=(Hop(URL, 302),), released=False)
     assert request.headers["Referer"] == b"http://z.example/", "the request itself stays as it is"
+
+
+class OwnRedirect(ScrapyRedirect):
+    """What a project has in the place of Scrapy's middleware."""
+
+
+def test_a_project_is_told_what_to_do_with_its_own_redirect():
+    settings = changed(Kind.OWN, DOWNLOADER_MIDDLEWARES={OwnRedirect: 600})
+    (problem,) = start_problems(settings, Spider)
+    assert f"{__name__}.OwnRedirect must be None" in str(problem)
+    assert "another add-on" not in str(problem)
 
 
 class OwnRobots(RobotsTxtMiddleware):

@@ -232,7 +232,8 @@ class Crawler:
             return random.uniform(1, 3) * 2**attempt
         if value.isdecimal():
             return float(value)
-        return parsedate_to_datetime(f"{value} GMT"[:33]).timestamp() - time.time() + 1
+        zone = "" if value.endswith("GMT") else " GMT"  # the form of asctime has none
+        return parsedate_to_datetime(value + zone).timestamp() - time.time() + 1
 
     def keep_validators(self, url, status, headers):
         if status == 200:

@@ -140,6 +140,8 @@ class Documents:
         A request for the same URL that replaces the request for a document is sent instead. Raises
         NotDelivered for a request for another URL, because that might need the document itself.
         """
+        if isinstance(result, Request) and ticket_of(request).public_only:
+            note(result, public_only=True)  # such as the refresh of a page (decision 16)
         ticket = self._tickets.get(request)
         if ticket is None or isinstance(result, Response):
             return result

@@ -253,6 +253,7 @@ class Job:
                 continue
             moved.append((number,))
         self._scrapys.close()
+        self._scrapys.hide()
         self._file.execute("BEGIN")
         self._file.executemany("UPDATE requests SET request = NULL WHERE id = ?", moved)
         self._file.execute("COMMIT")

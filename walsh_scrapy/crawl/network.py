@@ -27,7 +27,14 @@ from walsh_scrapy.exceptions import MachineTrouble, NotReached, ProxyTrouble, St
 from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.connectivity import MAX_FAILED_HOSTS, proxy_error
 from walsh_scrapy.policy.pacing import MAX_IDLE_CONNECTIONS
-from walsh_scrapy.policy.urls import SCHEMES, host_of, is_private_host, is_public, parse_ip
+from walsh_scrapy.policy.urls import (
+    SCHEMES,
+    host_of,
+    is_private_host,
+    is_public,
+    parse_ip,
+    scheme_of,
+)
 from walsh_scrapy.policy.wording import cut, for_others
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,
@@ -102,11 +109,12 @@ class Network:
         self._connectivity = context.connectivity
         self._last_visit = last_visit
         self._names = Names(self._record_answer)
-        self._proxies = proxies_of(settings)
+        self._proxy_urls = proxy_urls(settings)
+        self._proxies = proxies_of(settings) if self._looks_up_names else {}
         self._has_warned = False
-        self._proxy_hosts = {proxy.host for _, proxy in self._proxies.values()}
+        self._proxy_hosts = {proxy.host for proxy in self._proxies.values()}
         self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
-        self._tls = tls_of(settings)
+        self._tls = tls_of(settings) if self._looks_up_names else Tls(None, None, "DEFAULT")
         if keys := _key_log():
             self._tls.log_keys(keys)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS, self._record_proof)
@@ -153,11 +161,13 @@ class Network:
 
     def has_proxy(self, request: Request) -> bool:
         """Return True if a request goes through a proxy, which then looks up the name."""
-        return self.has_proxy_for(request.url) or self._proxy_of(request) is not None
+        if "proxy" in request.meta:
+            return self._proxy_of(request) is not None
+        return self.has_proxy_for(request.url)
 
     def has_proxy_for(self, url: str) -> bool:
         """Return True if the environment names a proxy for a URL, which then looks up the name."""
-        return url.partition(":")[0] in self._proxies and not self._bypasses(host_of(url))
+        return scheme_of(url) in self._proxy_urls and not self._bypasses(host_of(url))
 
     def check_route(self, request: Request) -> None:
         """Raise Denied for a request that the gates cannot check.
@@ -186,7 +196,7 @@ class Network:
         if proxy is None:
             return None
         if self._is_of_environment(proxy):
-            return self._proxies[request.url.partition(":")[0]][1]
+            return self._proxies[scheme_of(request.url)]
         try:
             return Proxy.parse(proxy, request.headers.get("Proxy-Authorization"))
         except ValueError:
@@ -203,7 +213,7 @@ class Network:
         return str(proxy) if proxy and not is_stale else None
 
     def _is_of_environment(self, proxy: object) -> bool:
-        return any(proxy == url for url, _ in self._proxies.values())
+        return proxy in self._proxy_urls.values()
 
     def _warn_of_proxy(self, url: str, proxy: str) -> None:
         """Log the first proxy that a middleware or a spider names: its requests are all denied."""
@@ -408,27 +418,30 @@ def _key_log() -> str | None:
     return file
 
 
-def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:
-    """Return the proxies of the environment by the schemes that they serve, each with its URL.
+def proxy_urls(settings: BaseSettings) -> dict[str, str]:
+    """Return the URLs of the environment's proxies, by the schemes that they serve."""
+    if not settings.getbool("HTTPPROXY_ENABLED"):
+        return {}
+    parsed = environment_proxies(settings)
+    return {scheme: parsed[scheme][1] for scheme in SCHEMES if scheme in parsed}
+
+
+def proxies_of(settings: BaseSettings) -> dict[str, Proxy]:
+    """Return the proxies of the environment by the schemes that they serve, for our own handler.
 
     Raises BadSetting for one that is reached by anything but plain HTTP.
     """
-    if not settings.getbool("HTTPPROXY_ENABLED"):
-        return {}
     values = getproxies()
     parsed = environment_proxies(settings)
-    proxies: dict[str, tuple[str, Proxy]] = {}
-    for scheme in SCHEMES:
-        if scheme not in parsed:
-            continue
-        credentials, url = parsed[scheme]
+    proxies: dict[str, Proxy] = {}
+    for scheme, url in proxy_urls(settings).items():
+        credentials = parsed[scheme][0]
         # Scrapy adds the scheme of the requests to `https_proxy=127.0.0.1:3128`, others add http.
         has_scheme = re.match(r"\w+://", values[scheme])
         address = url if has_scheme else url.partition("://")[2]
         try:
-            proxy = Proxy.parse(address, credentials and b"Basic " + credentials)
+            proxies[scheme] = Proxy.parse(address, credentials and b"Basic " + credentials)
         except ValueError:
             expected = "an http:// URL: no other way to a proxy is known here"
             raise bad_setting(f"{scheme}_proxy", address, expected) from None
-        proxies[scheme] = url, proxy
     return proxies

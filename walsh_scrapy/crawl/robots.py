@@ -361,6 +361,7 @@ class Robots(RobotsCache, RequestPreparer):
                 if self._is_own and request.meta.get("proxy"):
                     reason = f"{url} did not come through its proxy: {error}"
                     self._proxy_errors[needed_by] = DownloadFailedError(reason)
+                    self._spent.pop(origin, None)  # the host has not taken that time
                     raise _ProxyFailed from error
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
@@ -384,9 +385,9 @@ class Robots(RobotsCache, RequestPreparer):
     def _limited(self, origin: str, max_seconds: float, request: Request) -> Iterator[None]:
         """Limit an attempt to the remaining seconds, and count the seconds that it takes.
 
-        Raises HasCome if another crawl on the state has fetched the file since. That can happen
-        because only a crawl of sources keeps others away from its host between requests. Raises
-        VisitTimeout if the visit that needs the file has no time left.
+        Raises HasCome if another crawl on the state has fetched the file since. That can happen if
+        the crawl has another scheduler, and so keeps no host between requests. Raises VisitTimeout
+        if the visit that needs the file has no time left.
         """
         if not self._hosts.is_beating:
             copy = self._store.find(origin)

@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import struct
 import sys
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -357,6 +358,11 @@ class ScrapyQueue:
         if self._scheduler is not None:
             self._scheduler.close("")
             self._scheduler = None
+
+    def hide(self) -> None:
+        """Let only the user of this process read the folder: requests may have credentials."""
+        with suppress(OSError):  # there is no folder if there was no request
+            self._folder.chmod(0o700)
 
     def count_left(self) -> int:
         """Return the number of requests that were not taken, while the queue is closed.

@@ -314,7 +314,9 @@ def middlewares_problem(
     if not problems:
         return None
     remedy = "set each to the order in parentheses"
-    if kind is not None:
+    if kind is not None and problems == list(_superfluous(middlewares)):
+        remedy = "set it to None, as the one of Scrapy"
+    elif kind is not None:
         remedy = f"another add-on changed that after {ADDON}: remove it"
     return BadSetting(f"DOWNLOADER_MIDDLEWARES: {'; '.join(problems)}; {remedy}")
 

@@ -167,6 +167,7 @@ class Ticket(NamedTuple):
     #: The redirect that led here, or its own answer, asked for a wait until then (Retry-After), by
     #: the monotonic clock.
     not_before: float = 0.0
+    scheduled: bool = False  #: it came from our scheduler; only of requests that have no host
     settled: bool = False  #: it begins to pass the middlewares with this URL
     released: bool = False  #: PacingMiddleware let it out, so that it may be sent
     #: Until when it may be sent and answered, by the clock that counts suspension.

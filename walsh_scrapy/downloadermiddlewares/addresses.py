@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate, Kind
-from walsh_scrapy.crawl.ticket import note, resolved
+from walsh_scrapy.crawl.ticket import note, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.policy.urls import is_web
+from walsh_scrapy.policy.urls import LOCAL_SCHEMES, is_web, scheme_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -46,7 +46,10 @@ class AddressMiddleware(Component, RequestPreparer):
 
         Raises RequestDeferred or Denied before the robots.txt of the host is fetched.
         """
+        scheme = scheme_of(request.url)
         if self._kind is Kind.DECLARED and not is_web(request.url):
-            scheme = request.url.partition(":")[0].lower()
             raise Denied("address", f"only http and https URLs are requested, not {scheme}")
+        if scheme in LOCAL_SCHEMES and not ticket_of(request).scheduled:
+            # Such as the file of an item, which a page of the web may have named.
+            raise Denied("address", f"a {scheme}: URL is requested by start() or a callback only")
         await self._access.wait_after_redirect(request)

@@ -14,11 +14,11 @@ from scrapy import signals
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import RequestPreparer
 from walsh_scrapy.crawl.startup import Gate, Kind
-from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of, ticket_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
-from walsh_scrapy.policy.urls import is_web
+from walsh_scrapy.policy.urls import host_of, is_private_host, is_web
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -116,6 +116,8 @@ class PacingMiddleware(Component, RequestPreparer):
         A hold is written in the same transaction, so that a crash cannot lose it.
         """
         self._exchanges.end(request, response)
+        if "cached" in response.flags and not is_private_host(host_of(request.url)):
+            note(request, public_only=True)  # a copy has no address: its name decides
         if ticket_of(request).from_gateway and rank_of(request) is Rank.TARGET:
             request.meta.setdefault("dont_retry", NOT_REACHED)  # BackoffMiddleware decides
         return response

@@ -80,6 +80,8 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
     async def _check(self, request: Request) -> str | None:
         """Mark a request as ``public_only``, or return why it is denied."""
         host = host_of(request.url)
+        if not (host or is_web(request.url)):
+            return None  # a scheme whose hosts are not known here
         hops = [hop.url for hop in hops_of(request)]
         is_marked = ticket_of(request).public_only
         if self._has_scrapys_redirects:

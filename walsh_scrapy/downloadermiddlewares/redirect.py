@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
-    """Scrapy's RedirectMiddleware, but it refuses loops (order 600).
+    """Scrapy's RedirectMiddleware (order 600). In a declared crawl it refuses loops.
 
-    In a declared crawl it sends no Referer.
+    It then sends no Referer either.
 
     Each hop passes the scheduler and every gate again, as any other request does, and gets the
     download slot of its own host.
@@ -51,7 +51,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         """Return the request for the next hop, with the URL that browsers would request.
 
         A redirect without a usable Location is returned like any other response. Raises BadAnswer
-        for a loop, and after more than ``REDIRECT_MAX_TIMES`` redirects.
+        for a loop in a declared crawl, and after more than ``REDIRECT_MAX_TIMES`` redirects.
         """
         location = response.headers.get("Location")
         target = None if location is None else resolve_reference(request.url, location)
@@ -69,9 +69,10 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             reason = f"redirected more than {self.max_redirect_times} times, at last to {target}"
             raise BadAnswer(response, reason) from error
         if isinstance(answer, Request):
+            is_declared = self._crawl.kind is Kind.DECLARED
             # A POST may redirect to a GET of the same URL, which is another request and no loop.
             has_same_method = answer.method == request.method
-            if has_same_method and answer.url in answer.meta["redirect_urls"]:
+            if is_declared and has_same_method and answer.url in answer.meta["redirect_urls"]:
                 raise BadAnswer(
                     response, f"redirected in a loop: {request.url} leads back to {target}"
                 )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
 SCHEMES: Final = ("http", "https")
+#: Schemes of this machine and of the operator's accounts, which no page of the web may use.
+LOCAL_SCHEMES: Final = ("data", "file", "s3")
 _MAX_HOST_CHARACTERS: Final = 253  # the maximum length of a name in the DNS (RFC 1035 2.3.4)
 # Schemes whose URLs have a host, and their default ports.
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
@@ -66,7 +68,12 @@ class _Url(NamedTuple):
 
 def is_web(url: str) -> bool:
     """Return True for an http or https URL. Only their hosts are paced."""
-    return url.partition(":")[0].lower() in SCHEMES
+    return scheme_of(url) in SCHEMES
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a URL, in lower case."""
+    return url.partition(":")[0].lower()
 
 
 def host_of(url: str) -> str:

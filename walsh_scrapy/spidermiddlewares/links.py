@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.ticket import note, request_of, ticket_of
 from walsh_scrapy.exceptions import Denied, StateUnavailable
-from walsh_scrapy.policy.urls import SCHEMES
+from walsh_scrapy.policy.urls import LOCAL_SCHEMES, is_web, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
-
-#: Schemes of this machine and of the operator's accounts, which no page of the web may use.
-_LOCAL_SCHEMES: Final = ("data", "file", "s3")
 
 
 class LinksMiddleware(Component):
@@ -41,12 +38,13 @@ class LinksMiddleware(Component):
 
     def _accept(self, response: Response, link: Request) -> bool:
         """Mark a link, and return True unless it is denied; log, record and count it then."""
-        if not response.url.startswith(SCHEMES):
+        if scheme_of(response.url) in LOCAL_SCHEMES:
             return True
-        if response.request and ticket_of(request_of(response)).public_only:
+        is_marked = response.request and ticket_of(request_of(response)).public_only
+        if is_marked or not is_web(response.url):  # the address of an ftp page is not known
             note(link, public_only=True)
-        scheme = link.url.partition(":")[0].lower()
-        if scheme not in _LOCAL_SCHEMES:
+        scheme = scheme_of(link.url)
+        if scheme not in LOCAL_SCHEMES:
             return True
         reason = f"a page of the web leads to a {scheme}: URL"
         logger.warning("dropped %s: %s", link, reason)

@@ -38,7 +38,7 @@ from walsh_scrapy.testing.site import (
     Site,
     answers_of,
 )
-from walsh_scrapy.testing.web import Web
+from walsh_scrapy.testing.web import NO_SUFFIX_LIST, Web
 
 #: The address of the first host. Tests may use lower addresses in DNS answers.
 _FIRST: Final = IPv4Address("127.1.0.1")
@@ -272,7 +272,8 @@ class DirectWeb(Web):
         listening = [ports.get(scheme, 0) for ports in families for scheme in DEFAULT_PORTS]
         numbers = " ".join(str(port) for port in (self._resolver_port, *listening))
         variables = {"PYTHONPATH": path, "WALSH_DIRECT_WEB": numbers}
-        return dict.fromkeys(proxies, "") | variables | self._directory.environment
+        variables |= NO_SUFFIX_LIST | self._directory.environment
+        return dict.fromkeys(proxies, "") | variables
 
     def address(self, host: str) -> str:
         """Return the address of a host. Raises KeyError if there is no site for the host."""

@@ -221,6 +221,10 @@ class Web(ABC):
 __all__ = ["Certificate", "Fault", "LoopbackWeb", "Page", "Reply", "Site", "redirect"]
 
 
+#: Scrapy's middleware for cookies downloads the public suffix list once, past all middlewares.
+NO_SUFFIX_LIST: Final = {"TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS": ""}
+
+
 class LoopbackWeb(Web):
     """Any number of sites behind one proxy, served in a thread from `start` to `close`.
 
@@ -242,7 +246,7 @@ class LoopbackWeb(Web):
         """
         proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
         variables = dict.fromkeys(proxies, self.url) | {"no_proxy": "", "NO_PROXY": ""}
-        return variables | self._directory.environment
+        return variables | NO_SUFFIX_LIST | self._directory.environment
 
     async def _open_listeners(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
