@@ -20,6 +20,7 @@ from tests.helpers import HANG_SECONDS
 from tests.helpers.forkserver import ForkServer
 from tests.helpers.renewed import RenewedDatabase, url_of
 from walsh_scrapy.console.commands import COMMANDS
+from walsh_scrapy.testing.web import NO_SUFFIX_LIST
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time. The gate draws the same
@@ -33,6 +34,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # A crawl trusts the CA of its web. Those of the machine take a third of the time of a short crawl.
 os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
+# Scrapy's cookies would download the public suffix list, as soon as the fork server imports them.
+os.environ |= NO_SUFFIX_LIST
 gc.disable()  # until all is collected: nothing of it is garbage, and there are thousands of tests
 
 #: Tests that use one of these run crawls or commands in processes of their own.

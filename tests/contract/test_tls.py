@@ -246,7 +246,7 @@ def proxy_settings(**environment):
             patch.delenv(name, raising=False)
         for name, value in environment.items():
             patch.setenv(name, value)
-        return {scheme: proxy for scheme, (_, proxy) in proxies_of(Settings()).items()}
+        return proxies_of(Settings())
 
 
 @pytest.mark.parametrize(
