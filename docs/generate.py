@@ -252,20 +252,16 @@ def _forced_of(kind: Kind) -> dict[str, tuple[str, str]]:
         for name, maximum in addon.CEILINGS[kind].items()
     }
     values = addon.MUSTS | (addon.DECLARED_MUSTS | addon.SERIAL if kind is Kind.DECLARED else {})
-    delays = {name: (_code(value), _REASONS_OF_DELAYS) for name, value in addon.DELAYS.items()}
+    delays = {name: (_value(value), _REASONS_OF_DELAYS) for name, value in addon.DELAYS.items()}
     not_cached = ("with 429 and 503", "a copy says nothing about now")
     return {
         "USER_AGENT": ("the name of your bot", "the only one that is sent"),
-        **{name: (_code(value), reason) for name, (value, reason) in values.items()},
+        **{name: (_value(value), reason) for name, (value, reason) in values.items()},
         **delays,
         "RETRY_HTTP_CODES": ("without 429 and 503", "this add-on retries these"),
         "HTTPCACHE_IGNORE_HTTP_CODES": not_cached,
         **ceilings,
     }
-
-
-def _code(value: object) -> str:
-    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
 
 
 def _describe_components() -> str:

@@ -67,11 +67,8 @@ HANDLERS: Final = {
     Kind.DECLARED: HANDLER,
     Kind.OWN: "walsh_scrapy.http11handler.HTTP11DownloadHandler",
 }
-#: The values of ``WALSH_`` settings that the project does not set.
-KIND_DEFAULTS: Final[dict[Kind, dict[str, Any]]] = {
-    Kind.DECLARED: {"WALSH_SCOPE": "declared", "WALSH_SERIAL": True},
-    Kind.OWN: {"WALSH_SCOPE": "any", "WALSH_SERIAL": False},
-}
+#: The defaults of a project's own crawl. The defaults of `Options` are those of a declared crawl.
+OWN_DEFAULTS: Final[dict[str, Any]] = {"WALSH_SCOPE": "any", "WALSH_SERIAL": False}
 #: 15 MiB.
 MAX_BODY_BYTES: Final = 15 * 1024 * 1024
 #: The time limit of a request of a declared crawl, from the name lookup to the last byte.
@@ -229,8 +226,8 @@ def set_kind(settings: BaseSettings, spidercls: type[Spider]) -> Kind:
         settings.set("USER_AGENT", bot.user_agent, priority="cmdline")
     for name, value in bot._asdict().items():
         settings.set(f"WALSH_{name.upper()}", value, priority=FORCED)
-    for name, value in KIND_DEFAULTS[kind].items():
-        if settings[name] is None:
+    for name, value in OWN_DEFAULTS.items():
+        if kind is Kind.OWN and settings[name] is None:
             settings.set(name, value, priority="addon")
     return kind
 

@@ -131,10 +131,15 @@ class Crawl:
         return self.crawler.stats
 
     @cached_property
+    def options(self) -> Options:
+        """The options of the project, which open nothing. Raises BadSetting."""
+        return Options.from_settings(self.settings, self.crawler.spidercls)
+
+    @cached_property
     def context(self) -> Context:
         """The objects that the parts share; it opens the state, and is closed with the engine."""
         try:
-            options = Options.from_settings(self.settings, self.crawler.spidercls)
+            options = self.options
             spider = self.crawler.spider or self.crawler.spidercls
             is_own = self.kind is Kind.OWN
             delays = ProjectDelays(self.settings, spider, options.pace_by.unit_of, is_own=is_own)
@@ -224,8 +229,8 @@ class Crawl:
     @cached_property
     def documents(self) -> Documents:
         """The downloads of robots.txt and the blocklist."""
-        options = Options.from_settings(self.settings, self.crawler.spidercls)
-        return Documents(self.settings, options.user_agent, self.stats, lambda: self.context.clock)
+        user_agent = self.options.user_agent
+        return Documents(self.settings, user_agent, self.stats, lambda: self.context.clock)
 
     @cached_property
     def reader(self) -> Reader:

@@ -22,7 +22,7 @@ from scrapy.exceptions import (
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.ticket import evidence_of, rank_of, source_of
-from walsh_scrapy.exceptions import BadFraming, Denied, Unreachable
+from walsh_scrapy.exceptions import BadFraming, Denied, StateUnavailable, Unreachable
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.frontier import Rank
@@ -132,6 +132,16 @@ class Denials:
         self.write(request, error)
         if source_of(request) is None and rank_of(request) is Rank.TARGET:
             logger.debug("%s is denied by %s: %s", request.url, error.gate, error.reason)
+
+    def record_link(self, link: Request, error: Denied) -> None:
+        """Write and count the denial of a link that a spider middleware drops.
+
+        If the state fails, it is only logged: raised, it would lose the rest of the output.
+        """
+        try:
+            self.write(link, error)
+        except StateUnavailable as failure:
+            logger.debug("the denial is not recorded: %s", failure)
 
     def write(self, request: Request, error: Denied) -> None:
         """Write a denial and its evidence into the state.

@@ -223,8 +223,7 @@ class Hosts:
     def _project_delay(self, host: str, times: HostTimes) -> float:
         """Return the delay that the project asks for. Each 5xx in a row doubles it."""
         asked_delay = self._context.project_delays.delay_of(host)
-        backoff = self._context.backoff
-        return slowed(asked_delay, times.server_errors, min(backoff.cap, backoff.max_delay))
+        return slowed(asked_delay, times.server_errors, self._context.backoff.max_delay)
 
     def keep(self, host: str, reason: object) -> None:
         """Add a reason to own an owned host; a visit is the reason of all its requests."""

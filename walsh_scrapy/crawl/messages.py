@@ -311,8 +311,11 @@ def _log_tls(url: str, stream: TlsStream) -> None:
     logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
 
 
-#: Headers that would link visits to each other, or carry credentials (R1), in declared crawls.
-NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
+#: Headers that would link visits to each other, or carry credentials (R1), by the kind of crawl.
+NEVER_SENT: Final[dict[Kind, tuple[str, ...]]] = {
+    Kind.DECLARED: ("Cookie", "Cookie2", "Referer", "Authorization"),
+    Kind.OWN: (),
+}
 
 
 def conditions_of(request: Request) -> Fields:
@@ -342,8 +345,8 @@ class LastHeaders:
         self._signer = signer
         self._identity: Fields = {}
         if has_gate(settings, Gate.IDENTITY):
-            never_sent = dict.fromkeys(NEVER_SENT) if kind is Kind.DECLARED else {}
-            self._identity = {**never_sent, "User-Agent": context.options.user_agent}
+            user_agent = context.options.user_agent
+            self._identity = {**dict.fromkeys(NEVER_SENT[kind]), "User-Agent": user_agent}
         self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
 
     def fields(self, request: Request, url: str) -> Fields:

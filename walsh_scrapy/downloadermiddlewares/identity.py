@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import NEVER_SENT
-from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.policy.wording import for_others
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class IdentityMiddleware(Component):
 
     def __init__(self, crawl: Crawl) -> None:
         self._user_agent = crawl.context.options.user_agent.encode("ascii")
-        self._never_sent = NEVER_SENT if crawl.kind is Kind.DECLARED else ()
+        self._never_sent = NEVER_SENT[crawl.kind]
         scrapys_own = str(crawl.settings["USER_AGENT"]).encode(errors="replace")
         # The values that no spider chose: WALSH_USER_AGENT, and USER_AGENT by Scrapy's middleware.
         self._expected = {self._user_agent, scrapys_own}

@@ -188,7 +188,12 @@ class Backoff:
     base: float  #: ``WALSH_BACKOFF_BASE``, in seconds
     cap: float  #: ``WALSH_BACKOFF_MAX``, in seconds
     random: Random
-    max_delay: float = math.inf  #: to which server errors double a delay, if below the cap
+    max_slowed: float = math.inf  #: seconds to which server errors double a delay, if below the cap
+
+    @property
+    def max_delay(self) -> float:
+        """The maximum delay, in seconds, to which server errors double that of a host."""
+        return min(self.cap, self.max_slowed)
 
     def hold(self, status: int, retry_after: float | None, attempt: int) -> float:
         """Return the seconds of the hold after a response (R5).

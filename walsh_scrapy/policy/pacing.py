@@ -243,7 +243,7 @@ class HostTimes:
         Server errors with a Retry-After count as refusals too. An unreachable host is on hold from
         its second run on; any response makes it reachable again.
         """
-        times = self._with_end(exchange, min(backoff.cap, backoff.max_delay), now)
+        times = self._with_end(exchange, backoff.max_delay, now)
         if exchange.is_ignored:
             return times
         if exchange.unreachable:

@@ -9,7 +9,7 @@ from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.ticket import note, request_of, ticket_of
-from walsh_scrapy.exceptions import Denied, StateUnavailable
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import LOCAL_SCHEMES, is_web, scheme_of
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ class LinksMiddleware(Component):
             return True
         reason = f"a page of the web leads to a {scheme}: URL"
         logger.warning("dropped %s: %s", link, reason)
-        try:
-            self._crawl.denials.write(link, Denied("address", reason))
-        except StateUnavailable as error:  # raising it would lose the rest of the spider's output
-            logger.debug("the denial is not recorded: %s", error)
+        self._crawl.denials.record_link(link, Denied("address", reason))
         self._crawl.stats.inc_value("walsh/address/denied")
         return False

@@ -23,7 +23,7 @@ from walsh_scrapy.crawl.ticket import (
     source_of,
     visit_of,
 )
-from walsh_scrapy.exceptions import Denied, StateUnavailable
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.metadata.alternates import announced, is_dump
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.programname import program_name
@@ -156,10 +156,7 @@ class ScopeMiddleware(Component, RequestPreparer):
             request,
             program_name(),
         )
-        try:
-            self._denials.write(request, Denied("scope", f"no source declares {request.url}"))
-        except StateUnavailable as error:  # raising it would lose the rest of the spider's output
-            logger.debug("the denial is not recorded: %s", error)
+        self._denials.record_link(request, Denied("scope", f"no source declares {request.url}"))
         self._crawl.stats.inc_value("walsh/scope/dropped")
         return False
 
