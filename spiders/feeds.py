@@ -1,6 +1,6 @@
 """``scrapy crawl feeds``: the metadata of RSS, Atom and JSON feeds."""
 
-from walsh_scrapy import spiders
+from walsh_scrapy.feeds import spiders
 
 
 class FeedsSpider(spiders.FeedsSpider):

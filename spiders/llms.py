@@ -1,6 +1,6 @@
 """``scrapy crawl llms``: sites without a feed, by their markdown or their llms.txt."""
 
-from walsh_scrapy import spiders
+from walsh_scrapy.feeds import spiders
 
 
 class LlmsSpider(spiders.LlmsSpider):

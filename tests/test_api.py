@@ -22,11 +22,15 @@ from walsh_scrapy import policy
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.startup import check_gates
-from walsh_scrapy.crawl.ticket import Visit, visit_of
+from walsh_scrapy.crawl.ticket import (
+    visit_of,
+)
 from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.sourcesspider import SourcesSpider
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import PREFIX, BadSetting, Options, WrongArgument
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.sourcesspider import SourcesSpider
 from walsh_scrapy.spider import DeclaringSpider
 
 STANDARD = sys.stdlib_module_names
@@ -83,7 +87,7 @@ def test_further_arguments_of_a_callback_are_given_by_name():
     request = OwnSpider().request(SOURCE, SOURCE.url, "text/plain", str.isascii, llmstxt="/x")
     assert request.cb_kwargs == {"source": SOURCE, "llmstxt": "/x"}
     assert request.headers["Accept"] == b"text/plain"
-    assert visit_of(request) == Visit(SOURCE, str.isascii)
+    assert visit_of(request) == SourceVisit(SOURCE, str.isascii)
 
 
 def test_a_spider_has_defaults_for_every_attribute():
@@ -131,7 +135,7 @@ def test_a_text_chooses_sources_in_any_case(own_crawl):
 
 def test_a_text_that_chooses_no_source_refuses_the_start(own_crawl):
     with pytest.raises(WrongArgument, match=r"blog\.example"):
-        _ = own_crawl(only="blgo.example").sources_file
+        _ = FeedCrawl.of(own_crawl(only="blgo.example")).file
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.startup import Kind
-from walsh_scrapy.crawl.ticket import Hop, Visit, carry_ticket, hops_of, note, set_visit, ticket_of
+from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, ticket_of
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
@@ -258,7 +259,7 @@ def test_requests_of_our_own_parts_are_not_kept(starts):
     robots_txt = Request("http://d.example/robots.txt")
     note(robots_txt, rank=Rank.ROBOTS)
     for_source = Request("http://e.example/")
-    set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
+    set_visit(for_source, SourceVisit(Source("http://e.example/"), lambda _content_type: True))
     assert first.enqueue_request(robots_txt)
     assert first.enqueue_request(for_source)
     stop(first)

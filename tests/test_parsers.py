@@ -21,6 +21,7 @@ from tests.helpers import documents
 from tests.helpers.bounds import assert_bounded, assert_sentence
 from tests.helpers.responses import REFUSALS, read_response
 from tests.helpers.robotstxt import check_robots
+from walsh_scrapy.files import UnreadableFile
 from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.metadata.alternates import (
     MAX_FEEDS,
@@ -32,7 +33,6 @@ from walsh_scrapy.metadata.alternates import (
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
-from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS, parse_retry_after
 from walsh_scrapy.policy.blocklist import (
@@ -56,7 +56,7 @@ from walsh_scrapy.policy.urls import (
     wire_url,
     without_dot_segments,
 )
-from walsh_scrapy.sources.files import UnreadableFile
+from walsh_scrapy.policy.wording import one_line
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import read_opml
 from walsh_scrapy.sources.source import SourcesError

@@ -15,13 +15,13 @@ _MODULES = {
     "Addon": "addon",
     "Denied": "exceptions",
     "RequestDeferred": "exceptions",
-    "SourcesSpider": "sourcesspider",
+    "SourcesSpider": "feeds.sourcesspider",
 }
 
 if TYPE_CHECKING:
     from walsh_scrapy.addon import Addon
     from walsh_scrapy.exceptions import Denied, RequestDeferred
-    from walsh_scrapy.sourcesspider import SourcesSpider
+    from walsh_scrapy.feeds.sourcesspider import SourcesSpider
 else:  # to mypy it would have every name
 
     def __getattr__(name: str) -> object:

@@ -58,9 +58,13 @@ logger = logging.getLogger(__name__)
 #: A priority above the command line (40), because no operator may override a MUST.
 FORCED: Final = 100
 
-EXTENSIONS: Final = {
-    "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
-    "walsh_scrapy.extensions.summary.Summary": 0,
+#: The extensions of each kind of crawl.
+EXTENSIONS: Final[dict[Kind, dict[str, int]]] = {
+    Kind.DECLARED: {
+        "walsh_scrapy.feeds.mediatypes.MediaTypes": 0,
+        "walsh_scrapy.extensions.summary.Summary": 0,
+    },
+    Kind.OWN: {"walsh_scrapy.extensions.summary.Summary": 0},
 }
 #: The handlers of each kind of crawl. Both send a request once (R5).
 HANDLERS: Final = {
@@ -301,7 +305,7 @@ def _set_components(settings: BaseSettings, kind: Kind) -> None:
     for table, components in (
         ("DOWNLOADER_MIDDLEWARES", CHAINS[kind] | cache),
         ("SPIDER_MIDDLEWARES", SPIDER_GATES[kind]),
-        ("EXTENSIONS", EXTENSIONS),
+        ("EXTENSIONS", EXTENSIONS[kind]),
     ):
         for path, order in components.items():
             _force(settings[table], path, order, f"{table}[{path!r}]", _FIXED_COMPONENT)

@@ -39,12 +39,12 @@ TELNETCONSOLE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 EXTENSIONS_BASE = dict(_EXTENSIONS_BASE)
 # An export that cannot be written ends the run with one line and exit status 1.
-EXTENSIONS_BASE["walsh_scrapy.extensions.feedexport.FeedExporter"] = EXTENSIONS_BASE.pop(
+EXTENSIONS_BASE["walsh_scrapy.feeds.feedexport.FeedExporter"] = EXTENSIONS_BASE.pop(
     "scrapy.extensions.feedexport.FeedExporter"
 )
 
 # Items go to the export and the stats without a signal, which would cost a tenth of a visit.
-ITEM_PROCESSOR = "walsh_scrapy.extensions.itemprocessor.ItemProcessor"
+ITEM_PROCESSOR = "walsh_scrapy.feeds.itemprocessor.ItemProcessor"
 
 # The lines that an operator needs to understand a run (Scrapy: DEBUG).
 LOG_LEVEL = "INFO"
@@ -74,8 +74,8 @@ WARN_ON_GENERATOR_RETURN_VALUE = False
 FEED_EXPORT_ENCODING = "utf-8"
 # A crawl that is killed leaves the former file (-O) or whole lines (-o).
 FEED_STORAGES = {
-    "": "walsh_scrapy.extensions.feedexport.FileFeedStorage",
-    "file": "walsh_scrapy.extensions.feedexport.FileFeedStorage",
+    "": "walsh_scrapy.feeds.feedexport.FileFeedStorage",
+    "file": "walsh_scrapy.feeds.feedexport.FileFeedStorage",
 }
 FEED_EXPORTERS = {
     # The same lines as Scrapy's, in less time.

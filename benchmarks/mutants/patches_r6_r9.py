@@ -4,9 +4,9 @@ from typing import Final
 
 from benchmarks.mutants.mutant import Mutant, Patch
 
-_SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
+_SCOPE: Final = "walsh_scrapy/feeds/scope.py"
 _MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
-_SPIDERS: Final = "walsh_scrapy/spiders.py"
+_SPIDERS: Final = "walsh_scrapy/feeds/spiders.py"
 _ITEM: Final = "yield EntryItem.from_entry(entry, feed=feed, source=source.url)"
 _OF_URL: Final = "is_of_url = validators is not None and validators.url == request.url"
 #: Lets every request pass that a spider makes.
@@ -41,7 +41,7 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "requests images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/spidermiddlewares/firstseen.py", "DocumentItems._record",
+        Patch("walsh_scrapy/feeds/firstseen.py", "DocumentItems._record",
               "item.to_dict()", 'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
@@ -73,7 +73,7 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
               "and is_of_url"),
     )),
     Mutant("error-validators", "R7", "the ETag of a 404 replaces that of the feed", (
-        Patch("walsh_scrapy/crawl/sourcerecord.py", "record_after",
+        Patch("walsh_scrapy/feeds/sourcerecord.py", "record_after",
               "record = replace(record, failures=previous.failures + 1)",
               "record = with_validators(replace(record, failures=previous.failures + 1), result)"),
     )),
@@ -100,7 +100,7 @@ if rewrite or key not in stored
                 != {**row_of_source(key, source), "every": 0}"""),
     )),
     Mutant("gone", "R8", "requests a source again that is gone (410)", (
-        Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._commit_end",
+        Patch("walsh_scrapy/feeds/outcome.py", "Outcomes._commit_end",
               'if record.outcome == "gone":', "if False:"),
     )),
     Mutant("dump", "R9", "requests llms-full.txt", (

@@ -31,7 +31,7 @@ FULL_EXPORT = {
     "EXTENSIONS": json.dumps(
         {
             "scrapy.extensions.feedexport.FeedExporter": None,
-            "walsh_scrapy.extensions.feedexport.FeedExporter": 0,
+            "walsh_scrapy.feeds.feedexport.FeedExporter": 0,
         }
     ),
 }

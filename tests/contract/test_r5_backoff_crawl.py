@@ -18,6 +18,7 @@ from tests.helpers.sites import (
     site,
     trouble,
 )
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.hit import redirect_target
@@ -208,7 +209,9 @@ def test_days_of_refusals_and_unchanged_feeds_are_reported(simulated, tmp_path):
     )  # fmt: skip
     assert_polite(runs[0].log, max_retries=2)
     with closing(State(f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}")) as state:
-        known = {record.url.removeprefix("http://"): record for record in state.sources.all()}
+        known = {
+            record.url.removeprefix("http://"): record for record in Stores(state).sources.all()
+        }
         held = state.hosts.find("later.example").times
     begun = min(hit.wall for hit in runs[0].log)
     for name in ("busy.example/1", "busy.example/2", "busy.example/3", "later.example/1",

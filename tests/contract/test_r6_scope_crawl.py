@@ -17,7 +17,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, note, ticket_of
 from walsh_scrapy.downloadermiddlewares.privatehosts import PrivateHostsMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
-from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
+from walsh_scrapy.feeds.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.site import RIGHT, Answer, Certificate
 from walsh_scrapy.testing.web import Reply, Site, redirect

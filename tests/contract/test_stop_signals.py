@@ -177,7 +177,7 @@ def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl
 
 ASKING = """
 from scrapy import Request
-from walsh_scrapy.spiders import FeedsSpider
+from walsh_scrapy.feeds.spiders import FeedsSpider
 
 
 class Asking(FeedsSpider):

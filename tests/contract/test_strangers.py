@@ -33,7 +33,7 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 
 from tests.helpers.theirs import Urls
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.spiders import FeedsSpider
+from walsh_scrapy.feeds.spiders import FeedsSpider
 
 
 class Pages(Urls):

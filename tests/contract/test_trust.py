@@ -280,7 +280,7 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.llmstxt import parse_llms
-from walsh_scrapy.sourcesspider import SourcesSpider
+from walsh_scrapy.feeds.sourcesspider import SourcesSpider
 
 
 class OwnSpider(SourcesSpider):

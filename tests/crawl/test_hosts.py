@@ -12,9 +12,13 @@ from walsh_scrapy.crawl.context import Context, DeferredHosts
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.exchanges import _Begun
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.ticket import Visit, note, set_visit
+from walsh_scrapy.crawl.ticket import (
+    note,
+    set_visit,
+)
 from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import HostDeferred, Unreachable
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
@@ -49,7 +53,7 @@ def worker(tmp_path, clock):
 
 def begin(hosts, source):
     request = Request(source.url)
-    set_visit(request, Visit(source, bool))
+    set_visit(request, SourceVisit(source, bool))
     record = RequestRecord(0.0, HOST, source.url, "")
     return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record).status
 
@@ -59,14 +63,14 @@ def test_visits_end_when_their_host_is_lost_and_owned_again(worker):
     ours, other = worker(), worker()
     assert ours.take(HOST, ours) == "ready"
     for source in (FIRST, SECOND):
-        ours.begin_visit(HOST, source)
+        ours.begin_visit(HOST, source.url)
     assert other.take(HOST, other) == "ready", "ours does not beat"
     assert begin(ours, FIRST) == "lost"
     other.let_go(HOST, other)
     assert ours.take(HOST, ours) == "ready"
     assert begin(ours, SECOND) == "lost"
     with pytest.raises(HostLost):
-        ours.commit(SECOND, lambda _: None, lambda _: False, ends=True)
+        ours.commit(SECOND.url, lambda _: None, lambda _: False, ends=True)
 
 
 def test_robots_txt_of_a_lost_host_is_forgotten(worker):
@@ -75,7 +79,7 @@ def test_robots_txt_of_a_lost_host_is_forgotten(worker):
     assert ours.take(HOST, ours) == "ready"
     files = ours._context.robots_files
     files |= dict.fromkeys([f"http://{HOST}", f"https://{HOST}:81", "http://b.example"])
-    ours.begin_visit(HOST, FIRST)
+    ours.begin_visit(HOST, FIRST.url)
     assert other.take(HOST, other) == "ready", "ours does not beat"
     assert begin(ours, FIRST) == "lost"
     assert [*files] == ["http://b.example"]
@@ -109,12 +113,12 @@ def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
     ours, other = worker(), worker()
     ours._state.write(lambda connection: beat(connection, ours._worker))
     assert ours.take(HOST, ours) == "ready"
-    ours.begin_visit(HOST, FIRST)
+    ours.begin_visit(HOST, FIRST.url)
     ours.let_go(HOST, ours)
     with pytest.raises(RefusedValues):
-        ours.commit(FIRST, refused, lambda _: False, ends=True)
+        ours.commit(FIRST.url, refused, lambda _: False, ends=True)
     assert other.take(HOST, other) == "wait", "the visit can be committed with another result"
-    ours.commit(FIRST, lambda _: None, lambda _: False, ends=True)
+    ours.commit(FIRST.url, lambda _: None, lambda _: False, ends=True)
     assert other.take(HOST, other) == "ready"
 
 

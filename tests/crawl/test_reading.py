@@ -21,6 +21,7 @@ from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
+from walsh_scrapy.feeds.reading import read
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.policy.frontier import Rank
@@ -54,7 +55,7 @@ class Readers:
         return asyncio.run(run())
 
     def read(self, document):
-        return self.run(lambda reader: reader.read(document))
+        return self.run(lambda reader: read(reader, document))
 
     def call(self, function):
         return self.run(lambda reader: reader.call(URL, function))
@@ -100,7 +101,7 @@ def endless():
 
 def test_all_documents_are_read_by_one_process(readers):
     async def use(reader):
-        return await asyncio.gather(*(reader.read(RSS) for _ in range(3)))
+        return await asyncio.gather(*(read(reader, RSS) for _ in range(3)))
 
     assert readers.run(use) == [RSS.read()] * 3
     assert len(readers.started) == 1
@@ -113,9 +114,9 @@ def test_a_document_that_is_no_feed_is_refused_as_anywhere(readers):
 
 def test_a_process_that_ended_between_documents_is_replaced(readers):
     async def use(reader):
-        await reader.read(RSS)
+        await read(reader, RSS)
         await asyncio.to_thread(end, readers.started[0])
-        return await reader.read(RSS)
+        return await read(reader, RSS)
 
     assert readers.run(use) == RSS.read()
 
@@ -231,7 +232,7 @@ def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readers, monkeyp
         return answer
 
     async def use(reader):
-        return [await reader.read(RSS) for _ in range(2)]
+        return [await read(reader, RSS) for _ in range(2)]
 
     monkeypatch.setattr(isolated, "_ask_process", ask_and_signal)
     assert readers.run(use) == [RSS.read()] * 2

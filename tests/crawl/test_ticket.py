@@ -11,10 +11,7 @@ from scrapy.utils.request import request_from_dict
 
 from walsh_scrapy.crawl.ticket import (
     Hop,
-    Lifetime,
-    PageResult,
     Ticket,
-    Visit,
     end_ticket,
     first_url,
     note,
@@ -23,10 +20,11 @@ from walsh_scrapy.crawl.ticket import (
     repeats,
     resolved,
     set_visit,
-    source_of,
     ticket_of,
     visit_of,
 )
+from walsh_scrapy.feeds.lifetimes import Lifetime
+from walsh_scrapy.feeds.sourcevisit import PageResult, SourceVisit, source_of
 from walsh_scrapy.metadata.document import may_be_feed
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources.source import Source
@@ -47,7 +45,7 @@ def test_a_copy_takes_the_ticket_along_and_changes_its_own_only(again):
     request = Request(URL)
     note(request, attempt=1, robots_interval=2.0)
     note_answer(request, "blocklist", "not listed")
-    set_visit(request, Visit(Source(URL), may_be_feed))
+    set_visit(request, SourceVisit(Source(URL), may_be_feed))
     copy = again(request)
     assert ticket_of(copy) == ticket_of(request)
     note(copy, attempt=2)
@@ -62,10 +60,10 @@ def test_a_copy_takes_the_ticket_along_and_changes_its_own_only(again):
 
 def test_the_next_request_of_a_visit_continues_it():
     page = PageResult(is_gone=True, move=None)
-    visit = Visit(
+    visit = SourceVisit(
         Source(URL), may_be_feed, None, ("a",), (Lifetime(URL, 1.0),), page, 404, "text/html"
     )
-    following = Visit(Source(URL), str.isascii, llmstxt="http://blog.example/llms.txt")
+    following = SourceVisit(Source(URL), str.isascii, llmstxt="http://blog.example/llms.txt")
     learned = {"announced": ("a",), "lifetimes": visit.lifetimes, "page": page}
     assert visit.carried_to(following) == replace(following, **learned, status=404)
 
@@ -75,7 +73,7 @@ def with_ticket():
     """A request for robots.txt, as our own parts make it: no gate but pacing would judge it."""
     request = Request(URL)
     note(request, rank=Rank.ROBOTS, hops=(Hop("http://old.example/", 301),), released=True)
-    set_visit(request, Visit(Source(URL), may_be_feed, announced=("http://blog.example/a",)))
+    set_visit(request, SourceVisit(Source(URL), may_be_feed, announced=("http://blog.example/a",)))
     return request
 
 
@@ -114,7 +112,7 @@ def vars_of(ticket):
     [
         {"walsh_rank": Rank.ROBOTS},
         {"walsh_marks": Ticket(rank=Rank.ROBOTS, hops=(Hop(URL, 301),))},
-        {"walsh_visit": Visit(Source(URL), may_be_feed)},
+        {"walsh_visit": SourceVisit(Source(URL), may_be_feed)},
         {"walsh_ticket": Ticket(rank=Rank.ROBOTS)},
         {"redirect_urls": [URL], "redirect_reasons": [301], "redirect_times": 1},
     ],
@@ -139,7 +137,7 @@ def test_after_the_response_a_copy_takes_over_the_ticket_once(with_ticket):
 def test_a_request_without_dot_segments_keeps_the_ticket():
     request = Request("http://blog.example/a/../feed", meta={"kept": 1}, priority=3)
     note(request, attempt=2)
-    set_visit(request, Visit(Source(URL), may_be_feed))
+    set_visit(request, SourceVisit(Source(URL), may_be_feed))
     instead = resolved(request)
     assert (instead.url, instead.priority, instead.meta["kept"]) == (URL, 3, 1)
     assert ticket_of(instead) == ticket_of(request)

@@ -10,9 +10,10 @@ from scrapy.http import Response
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy.crawl.ticket import Visit, note, set_visit
+from walsh_scrapy.crawl.ticket import note, set_visit
 from walsh_scrapy.crawl.unpacking import codings_of, may_be_complete, unpack_response
 from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources.source import Source
 
@@ -24,7 +25,7 @@ GZIP = gzip.compress(BODY)
 def request_for(kind):
     request = Request(URL)
     if kind == "source":
-        set_visit(request, Visit(Source(URL), readable=lambda _: True))
+        set_visit(request, SourceVisit(Source(URL), readable=lambda _: True))
     elif kind != "page":
         note(request, rank=Rank[kind])
     return request

@@ -14,7 +14,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import HtmlResponse
 
 from tests.helpers.theirs import Urls
-from walsh_scrapy.spiders import FeedsSpider
+from walsh_scrapy.feeds.spiders import FeedsSpider
 
 #: Before, between and behind our middlewares.
 ORDERS = (0, 3, 50, 105, 545, 555, 595, 700, 870, 895, 950)

@@ -25,12 +25,12 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.downloadermiddlewares import privatehosts
+from walsh_scrapy.feeds.scope import ScopeMiddleware
 from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.state import database, engine, ownership, waiting
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
@@ -182,7 +182,7 @@ class FullState(Extension):
     """The state may hardly grow, once the spider is open: SQLite then says that it is full."""
 
     def spider_opened(self):
-        Crawl.of(self.crawler).context.state._database.read(fill)
+        Crawl.of(self.crawler).context.state.database.read(fill)
 
 
 class ReadOnlyState(Extension):

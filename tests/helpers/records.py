@@ -9,6 +9,7 @@ from random import Random
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
@@ -49,8 +50,10 @@ def make_state(url):
 
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
-    known, host = state.sources.find(record.url), host_of(record.address)
-    return state.write(state.sources.outcome_writer(known, record, found, llmstxt, host=host))
+    known, host = Stores(state).sources.find(record.url), host_of(record.address)
+    return state.write(
+        Stores(state).sources.outcome_writer(known, record, found, llmstxt, host=host)
+    )
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):
@@ -90,9 +93,7 @@ def hold(state, host, seconds, by="", status=0):
 
 def keep_robots(state, origin, copy, host=None, run=None):
     """Keep the copy of a robots.txt, as a run does that asked for it."""
-    state._database.write(
-        lambda connection: state.robots.write(connection, origin, copy, host, run)
-    )
+    state.database.write(lambda connection: state.robots.write(connection, origin, copy, host, run))
 
 
 def log_requests(state, *records):
@@ -106,12 +107,12 @@ def log_requests(state, *records):
             clock = record.monotonic or record.requested_at + (record.duration or 0.0)
             log_end(connection, replace(record, monotonic=clock))
 
-    state._database.write(write)
+    state.database.write(write)
 
 
 def deny(state, record):
     """Write a denial to the log of a state."""
-    state._database.write(denial_writer(record))
+    state.database.write(denial_writer(record))
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):
@@ -171,7 +172,7 @@ def fill(folder, *size):
 def sync(url, file):
     """Declare the sources of a file, as a crawl does."""
     with closing(State(url)) as state:
-        state.sync(file, NOW)
+        Stores(state).sync(file, NOW)
 
 
 def report_of(url, sources_file="sources.txt", since=None):
@@ -216,7 +217,7 @@ def write_state(url, count, hosts=1):
             row |= {"first_seen": BEGUN + number % 3 * DAY, "run": run}
             found.append(row | {"item": json.dumps(item | {"title": title})})
         if found:
-            state._database.write(lambda connection: connection.execute(insert(entries), found))
+            state.database.write(lambda connection: connection.execute(insert(entries), found))
         state.runs.end(run, NOW, "finished", {})
     return urls
 

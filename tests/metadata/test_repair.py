@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tests.helpers import cases
 from tests.helpers import documents as samples
+from walsh_scrapy.files import UnreadableFile
 from walsh_scrapy.metadata import feed as feed_module
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.repair import well_formed
-from walsh_scrapy.metadata.text import from_html, one_line, web_url
-from walsh_scrapy.sources.files import UnreadableFile
+from walsh_scrapy.metadata.text import from_html, web_url
+from walsh_scrapy.policy.wording import one_line
 from walsh_scrapy.sources.opml import read_opml
 
 URL = "https://blog.example/feed"

@@ -17,12 +17,12 @@ from walsh_scrapy.metadata.dates import date_in_utc
 from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import (
     distinct_tags,
-    one_line,
     person_name,
     title_of,
     web_url,
     without_addresses,
 )
+from walsh_scrapy.policy.wording import one_line
 
 AT = st.sampled_from(["@", "%40"])
 WORDS = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)

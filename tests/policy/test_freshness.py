@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from scrapy.http import Response
 
 from tests.helpers import cases
-from walsh_scrapy.crawl.lifetimes import freshness_of
+from walsh_scrapy.feeds.lifetimes import freshness_of
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
-from walsh_scrapy.policy.freshness import MAX_REVISIT_SECONDS, Freshness, UpdateHints, not_before
+from walsh_scrapy.policy.durations import MAX_REVISIT_SECONDS
+from walsh_scrapy.policy.freshness import Freshness, UpdateHints, not_before
 
 HOUR, DAY = 3600.0, 86_400.0
 #: A Thursday at noon.

@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from tests.helpers.relay import Relay
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State, StateError, database, waiting
 from walsh_scrapy.state.clock import MAX_CLOCK_AGE_SECONDS, MAX_SLEW_SECONDS, ServerClock
 from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
@@ -193,7 +194,7 @@ def test_behind_a_pooler_no_statement_is_prepared(postgresql_url):
     with contextlib.closing(State(f"{postgresql_url}?pooler=1")) as state:
         for number in range(20):
             commit(state, SOURCE, [entry_of(SOURCE.url, str(number))])
-        assert state._database.scalar(prepared) == 0
+        assert state.database.scalar(prepared) == 0
 
 
 @pytest.mark.parametrize("name", ["lock_timeout", "idle_in_transaction_session_timeout"])
@@ -351,10 +352,10 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
         known = SOURCE if is_known else None
         monkeypatch.setattr(Connection, "commit", unanswered)
         entries = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        work = state.sources.outcome_writer(known, failed, entries, host="a.example")
+        work = Stores(state).sources.outcome_writer(known, failed, entries, host="a.example")
         assert state.write(work) == {"a", "b"}
         assert lost
-        assert state.sources.find(SOURCE.url) == failed
+        assert Stores(state).sources.find(SOURCE.url) == failed
         assert commit(state, failed, entries) == set()
 
 
@@ -464,7 +465,7 @@ def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
 
         monkeypatch.setattr(Waiting, "may_last", end_lock)
         commit(state, SOURCE)
-        assert state.sources.find(SOURCE.url) == SOURCE
+        assert Stores(state).sources.find(SOURCE.url) == SOURCE
     assert len(found) == 1
 
 
@@ -590,4 +591,4 @@ def test_unwritable_state_is_refused_with_one_line(path, file_mode, folder_mode,
     if file_mode is not None:
         path.chmod(0o600)
         with contextlib.closing(State(f"sqlite:///{path}")) as state:
-            assert state.sources.find(SOURCE.url) == SOURCE
+            assert Stores(state).sources.find(SOURCE.url) == SOURCE

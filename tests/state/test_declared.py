@@ -10,7 +10,10 @@ import pytest
 from sqlalchemy import Double, literal, select, update
 
 from tests.helpers.records import commit, entry_of
-from walsh_scrapy.policy.freshness import CLOCK_SKEW, MAX_REVISIT_SECONDS, NEVER
+from walsh_scrapy.feeds.moves import move_of
+from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.declaration import RunDeclaration, part_number
 from walsh_scrapy.sources.loading import load_sources
@@ -49,13 +52,13 @@ def synced(state, file):
         file.write_text(text)
         time = next(times)
         os.utime(file, (time, time))  # long ago, so that it is not too young to be trusted
-        return state.sync(file, NOW)
+        return Stores(state).sync(file, NOW)
 
     return write
 
 
 def held(state, number, kind="feed"):
-    return DeclaredSources(state.sources, Selection(number, kind))
+    return DeclaredSources(Stores(state).sources, Selection(number, kind))
 
 
 EDITS = {
@@ -90,11 +93,11 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
         for text in filter(None, (before, after)):
             file.write_text(text)
             os.utime(file, (NOW, NOW + len(text)))  # long ago, so that it is trusted
-            synced_file, warnings = warned(lambda file=file: state.sync(file, NOW))
+            synced_file, warnings = warned(lambda file=file: Stores(state).sync(file, NOW))
         assert synced_file.changes == changes, name
         loaded, expected = warned(lambda file=file: load_sources(file))
         assert set(held(state, synced_file.id)) == set(loaded), name
-        again, repeated = warned(lambda file=file: state.sync(file, NOW))
+        again, repeated = warned(lambda file=file: Stores(state).sync(file, NOW))
         assert again.changes is None, name
         assert warnings == expected == repeated, "each run logs the warnings"
 
@@ -108,7 +111,7 @@ def test_wrong_or_empty_file_loses_no_source(state, file, synced):
         assert len(held(state, synced_file.id)) == 2
     file.unlink()
     with pytest.raises(SourcesError, match="there is no such file"):
-        state.sync(file, NOW)
+        Stores(state).sync(file, NOW)
 
 
 def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
@@ -119,7 +122,7 @@ def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     monkeypatch.undo()
     file.write_text(A)
     os.utime(file, (NOW, NOW))
-    assert state.sync(file, NOW).changes is not None, "the time is that of the first sync"
+    assert Stores(state).sync(file, NOW).changes is not None, "the time is that of the first sync"
     assert [*held(state, synced_file.id)] == [Source("http://a.example/feed")]
 
 
@@ -127,15 +130,17 @@ def test_a_list_and_delays_and_kinds(state, tmp_path, clock):
     file = tmp_path / "sources.txt"
     urls = [f"http://h{number}.example/" for number in range(20)]
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
-    synced_file = state.sync(file, NOW)
+    synced_file = Stores(state).sync(file, NOW)
     assert synced_file.delays == {}
     assert {source.url for source in held(state, synced_file.id)} == set(urls)
     file.write_text("\n".join(urls[1:]))
-    assert state.sync(file, NOW).changes == (0, 0, 1)
+    assert Stores(state).sync(file, NOW).changes == (0, 0, 1)
     feeds = Selection(synced_file.id, "feed")
-    assert {source.url for source in state.sources.iterate(feeds)} == set(urls[1:])
-    assert state.sources.hosts(feeds, TERMS)[1].due == state.sources.count(feeds) == 19
-    assert state.sources.count(Selection(synced_file.id, "llms")) == 0
+    assert {source.url for source in Stores(state).sources.iterate(feeds)} == set(urls[1:])
+    assert (
+        Stores(state).sources.hosts(feeds, TERMS)[1].due == Stores(state).sources.count(feeds) == 19
+    )
+    assert Stores(state).sources.count(Selection(synced_file.id, "llms")) == 0
 
 
 def test_the_delay_of_a_host_is_the_longest_of_its_sources(synced):
@@ -155,10 +160,10 @@ def test_declared_urls_are_found_in_the_state(state, synced):
     assert pages.owner("http://p.example/x/llms.txt") is None
     assert pages.owner("http://q.example/llms.txt") is None
     chosen = replace(feeds.chosen, only="B.EX")
-    assert [source.url for source in DeclaredSources(state.sources, chosen)] == [
+    assert [source.url for source in DeclaredSources(Stores(state).sources, chosen)] == [
         "http://b.example/feed"
     ]
-    assert state.sources.hosts(chosen, TERMS)[1].due == 1
+    assert Stores(state).sources.hosts(chosen, TERMS)[1].due == 1
 
 
 def is_due_by(record, every, revisit, now):
@@ -228,7 +233,9 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
 
     def due(only="", **terms):
         run_terms = {"began": NOW, "min_revisit": DAY} | terms
-        hosts, counts = state.sources.hosts(Selection(number, "feed", only), RunTerms(**run_terms))
+        hosts, counts = Stores(state).sources.hosts(
+            Selection(number, "feed", only), RunTerms(**run_terms)
+        )
         return sorted(work.host for work in hosts), (counts.later, counts.gone, counts.next_due)
 
     commit(state, known)
@@ -242,7 +249,7 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
     commit(state, replace(known, not_before=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
-    state.sources.resume(url)
+    Stores(state).sources.resume(url)
     assert due()[0] == ["a.example", "b.example"]
     moved = replace(known, moved_to="http://z.example/", move_settled=True)
     commit(state, moved)
@@ -255,8 +262,8 @@ def test_a_new_spelling_keeps_the_record(state, synced):
     url = "http://a.example/feed"
     commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW, not_before=NOW))
     number = synced(A.replace("/feed", "/feed/") + B).id
-    assert [*state.sources.urls()] == ["http://a.example/feed/"]
-    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1
+    assert [*Stores(state).sources.urls()] == ["http://a.example/feed/"]
+    assert Stores(state).sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1
 
 
 def test_source_declared_at_its_new_address_keeps_its_record(state, synced, tmp_path):
@@ -270,14 +277,14 @@ def test_source_declared_at_its_new_address_keeps_its_record(state, synced, tmp_
     synced(A)
     other = tmp_path / "other.toml"
     other.write_text(B)
-    state.sync(other, NOW)
-    assert [*state.sources.urls()] == [url], "one file declares it where it was"
+    Stores(state).sync(other, NOW)
+    assert [*Stores(state).sources.urls()] == [url], "one file declares it where it was"
     number = synced(B + C).id
-    record = state.sources.find(to)
-    assert (record.etag, record.move, state.sources.find(url)) == (b'"1"', None, None)
+    record = Stores(state).sources.find(to)
+    assert (record.etag, move_of(record), Stores(state).sources.find(url)) == (b'"1"', None, None)
     rows = state.rows("readable_sources", where="entries > 0")
     assert {row["url"]: row["entries"] for row in rows} == {to: 1}
-    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, (
+    assert Stores(state).sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, (
         "only c.example is due"
     )
 
@@ -292,7 +299,7 @@ def test_record_stays_if_the_source_moved_elsewhere_or_unsettled(state, synced, 
     commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW, not_before=NOW, **move))
     synced(A)
     synced(B)
-    assert [*state.sources.urls()] == [url]
+    assert [*Stores(state).sources.urls()] == [url]
 
 
 def pages_of(state, number, terms, page_size=PAGE_SIZE, visit=lambda _url: None):
@@ -302,7 +309,7 @@ def pages_of(state, number, terms, page_size=PAGE_SIZE, visit=lambda _url: None)
         now = NOW + sum(map(len, pages))
         chosen = Selection(number, "feed")
         page, place = state.read(
-            state.sources.page_reader(chosen, terms, "a.example", now, place, page_size)
+            Stores(state).sources.page_reader(chosen, terms, "a.example", now, place, page_size)
         )
         pages.append([due.source.url[-1] for due in page])
         for due in page:
@@ -333,7 +340,7 @@ def test_forced_run_visits_each_source_once_over_all_workers(state, synced):
     assert sorted(itertools.chain(*pages)) == [*"0123456"]
 
     def read(terms, now):
-        page = state.sources.page_reader(
+        page = Stores(state).sources.page_reader(
             Selection(number, "feed"), terms, "a.example", now, FIRST_POSITION
         )
         return state.read(page)
@@ -376,7 +383,7 @@ def test_declaration_of_a_large_file_is_kept_in_parts(monkeypatch, state, file, 
     assert (
         RunDeclaration(bytes(bodies[first.copy]), bodies.get).kind("http://a.example/29") == "feed"
     )
-    assert state.declaration(second, NOW + 2 * DAY) == second.copy
+    assert Stores(state).declaration(second, NOW + 2 * DAY) == second.copy
     last_uses = dict(rows(select(copies.c.sha256, copies.c.last_used_at)))
     assert {last_uses[second.copy], *(last_uses[name] for name in new)} == {NOW + 2 * DAY}
     in_first = [part_number(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
@@ -392,8 +399,8 @@ def test_no_other_file_is_touched(state, tmp_path, rows):
     files = [tmp_path / name for name in ("a.toml", "b.toml")]
     for file in files:
         file.write_text(A + B)
-        state.sync(file, NOW)
+        Stores(state).sync(file, NOW)
     files[0].write_text(B)
-    state.sync(files[0], NOW)
+    Stores(state).sync(files[0], NOW)
     assert len(rows(select(declared.c.url))) == 3
     assert rows(select(sources.c.url)) == []

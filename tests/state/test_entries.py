@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.helpers.records import commit, entry_of, exchange
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
@@ -30,7 +31,7 @@ def source(url=FEED, **fields):
 
 
 def keys(state, **wanted):
-    with state.entries.snapshot() as entries:
+    with Stores(state).entries.snapshot() as entries:
         return [entry.key for entry in entries.matching(**wanted)]
 
 
@@ -113,12 +114,12 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
     many = [entry(f"{number:04}") for number in range(MAX_ROWS_IN_MEMORY * 2 + 1)]
     commit(state, source(), many)
     crawl = opened()
-    with state.entries.snapshot() as entries:
+    with Stores(state).entries.snapshot() as entries:
         chosen = entries.matching()
         first = next(chosen)
         commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
         exchange(crawl)
-        state.sources.resume(FEED)
+        Stores(state).sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
         assert len([*entries.matching()]) == len(many)
     assert len(keys(state)) == len(many) + 1
@@ -126,7 +127,7 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
 
 def test_the_newest_entry_of_a_source(state):
     commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
-    with state.entries.snapshot() as entries:
+    with Stores(state).entries.snapshot() as entries:
         assert entries.newest(FEED).key == "b"
         assert entries.newest(OTHER) is None
 
@@ -154,7 +155,7 @@ def test_entry_is_new_for_its_own_source_after_another_had_it(state):
     assert commit(state, source(OTHER), theirs[:1]) == {theirs[0].key}
     assert commit(state, source(), own) == {entry.key for entry in own}
     assert not commit(state, source(OTHER), theirs)
-    with state.entries.snapshot() as entries:
+    with Stores(state).entries.snapshot() as entries:
         stored = [(entry.source, entry.also_in) for entry in entries.matching()]
     assert sorted(stored) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
 
@@ -172,8 +173,8 @@ def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed)
     known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
     record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
     commit(state, record)
-    assert state.sources.resume(FEED) is resumed
-    resumed_source = state.sources.find(FEED)
+    assert Stores(state).sources.resume(FEED) is resumed
+    resumed_source = Stores(state).sources.find(FEED)
     assert (resumed_source.not_before, resumed_source.failures) == (
         (0.0, 0) if resumed else (record.not_before, 0)
     )
@@ -184,8 +185,8 @@ def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed)
         None,
         None,
     )
-    assert not state.sources.resume(FEED)
-    assert not state.sources.resume(OTHER)
+    assert not Stores(state).sources.resume(FEED)
+    assert not Stores(state).sources.resume(OTHER)
 
 
 @pytest.mark.empty
@@ -197,7 +198,7 @@ def test_checking_for_a_state_creates_none(url, tmp_path):
     State(url).close()
     assert exists(url)
     with State.existing(url) as state:
-        assert state.sources.all() == []
+        assert Stores(state).sources.all() == []
 
 
 def test_missing_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
@@ -216,7 +217,7 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         with contextlib.closing(State(f"sqlite:///{file}")) as state:
-            assert state.sources.all() == []
+            assert Stores(state).sources.all() == []
             assert keys(state) == []
 
 
@@ -238,4 +239,4 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     for url in urls:
         commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, problem="none"))
     assert resume(state, old)
-    assert [state.llmstxt.find(url) for url in urls] == [None, None, None]
+    assert [Stores(state).llmstxt.find(url) for url in urls] == [None, None, None]

@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers import cases
 from tests.helpers.records import SOURCE, commit, entry_of, make_state, zero_page
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.state import State, StateError, retention, statefile
 from walsh_scrapy.state.engine import bare_engine
@@ -47,7 +48,7 @@ def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
     files = {path for path in folder.rglob("*") if path.is_file()}
     assert files == {folder / name}
     with State.existing(f"sqlite:///{folder}/{written}") as state:
-        assert state.sources.find(SOURCE.url) is not None
+        assert Stores(state).sources.find(SOURCE.url) is not None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_deleted_or_replaced_state_accepts_no_more_writes(folder, end, is_replac
         end(folder / "state")
         if is_replaced:
             (folder / "state").write_bytes(b"another")
-        for use in (state.sources.urls, lambda: commit(state, SOURCE)):
+        for use in (Stores(state).sources.urls, lambda: commit(state, SOURCE)):
             with pytest.raises(StateError, match="deleted or replaced"):
                 use()
 
@@ -137,7 +138,7 @@ def test_a_write_during_which_the_state_is_deleted_has_failed(folder):
         contextlib.closing(State("sqlite:///state")) as state,
         pytest.raises(StateError, match="deleted"),
     ):
-        state._database.write(lambda _connection: (folder / "state").unlink())
+        state.database.write(lambda _connection: (folder / "state").unlink())
 
 
 def test_lock_of_another_session_is_an_error_after_a_timeout(postgresql_url, monkeypatch):
@@ -200,8 +201,8 @@ def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypat
     before = sorted(folder.iterdir())
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
     with contextlib.closing(State(url)) as state:
-        assert len(state.sources.all()) == 1
-        with state.entries.snapshot() as entries:
+        assert len(Stores(state).sources.all()) == 1
+        with Stores(state).entries.snapshot() as entries:
             assert list(entries.matching()) == []
         with pytest.raises(StateError, match="readonly database"):
             commit(state, SOURCE)
@@ -211,7 +212,7 @@ def test_read_only_state_is_read_and_leaves_no_files_beside_it(folder, monkeypat
         commit(crawl, replace(SOURCE, url="http://b.example/feed"))
         monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
         with contextlib.closing(State(url)) as state:
-            assert len(state.sources.all()) == 2, "the write-ahead log is read, too"
+            assert len(Stores(state).sources.all()) == 2, "the write-ahead log is read, too"
 
 
 def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):

@@ -16,6 +16,7 @@ from sqlalchemy import insert, select
 from tests.helpers import records
 from tests.helpers.engine import open_engine
 from tests.helpers.records import RECORD, SOURCE, entry_of
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
@@ -367,7 +368,7 @@ def test_outcome_and_end_of_exchange_are_written_together(state, rows):
     times = replace(begun.times, request_ended_at=begun.now, delay=9.0)
 
     def written(entries):
-        outcome = state.sources.outcome_writer(None, SOURCE, entries, host="a.example")
+        outcome = Stores(state).sources.outcome_writer(None, SOURCE, entries, host="a.example")
 
         def write(connection):
             end(connection, "a.example", records.US, begun.times, times, 0.0)
@@ -399,5 +400,5 @@ def test_pace_by_may_change_once_no_host_waits(opened, clock):
     clock.at += 9.0
     opened().hosts.set_pace_by("domain")
     state.hosts.set_pace_by("host")
-    with contextlib.closing(State(str(state._database), clock.now)) as again:
+    with contextlib.closing(State(str(state.database), clock.now)) as again:
         again.hosts.set_pace_by("host")

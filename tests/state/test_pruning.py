@@ -14,6 +14,7 @@ from tests.helpers.records import DENIAL, RECORD, US, deny, keep_robots, log_req
 from walsh_scrapy.crawl import crawl as module
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.scrapyinternals import Engine
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
@@ -23,6 +24,7 @@ from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.sync import OldFiles
 from walsh_scrapy.state.tables import (
     copies,
     declared,
@@ -205,7 +207,7 @@ def test_rows_locked_by_another_process_are_skipped(postgresql_url):
             changed = update(robots).where(robots.c.origin == "http://a:80").values(status=1)
             connection.execute(changed)
             theirs.prune(NOW, 30 * DAY, always)
-            assert left(theirs._database, robots.c.origin) == ["http://a:80"]
+            assert left(theirs.database, robots.c.origin) == ["http://a:80"]
 
         ours.write(write)
 
@@ -249,32 +251,32 @@ def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     for name in ("old", "read"):
         urls = "".join(f"http://{name}.example/{number}\n" for number in range(12))
         (tmp_path / f"{name}.txt").write_text(f"{urls}http://both.example/\n")
-        state.sync(tmp_path / f"{name}.txt", NOW)
+        Stores(state).sync(tmp_path / f"{name}.txt", NOW)
     later = NOW + 91 * DAY
-    assert state.sync(tmp_path / "read.txt", NOW + 60 * DAY).changes is None
-    assert state.prune(NOW + 90 * DAY, 30 * DAY, always)
+    assert Stores(state).sync(tmp_path / "read.txt", NOW + 60 * DAY).changes is None
+    assert state.prune(NOW + 90 * DAY, 30 * DAY, always, [OldFiles(NOW + 90 * DAY)])
     assert len(left(database, declared.c.url)) == 26
-    assert not state.prune(later, 30 * DAY, within(2))
+    assert not state.prune(later, 30 * DAY, within(2), [OldFiles(later)])
     assert len(left(database, declared.c.url)) == 16, "in small transactions"
-    assert state.sync(tmp_path / "old.txt", later).changes.new == 10, (
+    assert Stores(state).sync(tmp_path / "old.txt", later).changes.new == 10, (
         "deleted sources are read again"
     )
-    assert state.prune(later, 30 * DAY, always)
+    assert state.prune(later, 30 * DAY, always, [OldFiles(later)])
     assert len(left(database, declared.c.url)) == 26
-    assert state.prune(later + 91 * DAY, 30 * DAY, always)
+    assert state.prune(later + 91 * DAY, 30 * DAY, always, [OldFiles(later + 91 * DAY)])
     assert left(database, declared.c.url) == left(database, files.c.path) == []
-    assert state.sync(tmp_path / "old.txt", later + 91 * DAY).changes.new == 13
+    assert Stores(state).sync(tmp_path / "old.txt", later + 91 * DAY).changes.new == 13
 
 
 def test_file_read_during_pruning_is_kept(state, database, tmp_path, monkeypatch):
     file, later = tmp_path / "sources.txt", NOW + 91 * DAY
     file.write_text("http://a.example/")
-    state.sync(file, NOW)
+    Stores(state).sync(file, NOW)
     write = Database.write
 
     def read(self, work):
         if self is database:
-            state.sync(file, later)
+            Stores(state).sync(file, later)
         return write(self, work)
 
     monkeypatch.setattr(Database, "write", read)
@@ -289,11 +291,11 @@ def test_a_source_whose_visit_is_being_written_is_left_to_it(postgresql_url, tmp
         contextlib.closing(State(postgresql_url)) as theirs,
         contextlib.closing(Database(postgresql_url)) as ours,
     ):
-        theirs.sync(file, NOW)
+        Stores(theirs).sync(file, NOW)
 
         def write(connection):
             connection.execute(update(declared).values(failures=2))
-            assert theirs.prune(NOW + 91 * DAY, 30 * DAY, always)
+            assert theirs.prune(NOW + 91 * DAY, 30 * DAY, always, [OldFiles(NOW + 91 * DAY)])
 
         ours.write(write)
         assert len(left(ours, declared.c.url)) == len(left(ours, files.c.path)) == 1
@@ -445,7 +447,7 @@ def test_the_request_of_a_copy_is_found_by_an_index(state, plans):
     plans.clear()
     row = {"paced": "a", "robots_url": "u", "crawl": 1, "since": 1.0, "purpose_": "robots"}
     row |= {"name": "a", "at": 1.0, "last": 200}
-    state._database.write(lambda connection: connection.execute(_SET_COPY_SQL, row))
+    state.database.write(lambda connection: connection.execute(_SET_COPY_SQL, row))
     assert len(plans) == 1
     for plan in plans:
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan
@@ -493,7 +495,7 @@ def pruned(monkeypatch, walsh_fake_clock):
     """Return a list with the seconds of each pruning, on a state with too many old rows."""
     took = []
 
-    def prune(self, now, log_seconds, goes_on):
+    def prune(self, now, log_seconds, goes_on, further=()):
         began = walsh_fake_clock.at
         while goes_on() and walsh_fake_clock.at < began + 100.0:
             walsh_fake_clock.at += 1.0

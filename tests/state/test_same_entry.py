@@ -10,12 +10,15 @@ from scrapy.http import Response
 from sqlalchemy import select
 
 from tests.helpers.records import commit
-from walsh_scrapy.crawl.ticket import Visit, set_visit
+from walsh_scrapy.crawl.ticket import (
+    set_visit,
+)
+from walsh_scrapy.feeds.firstseen import DocumentItems
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems
 from walsh_scrapy.state.entries import MAX_COMPARED_TITLES
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.tables import entries, repeated_pages
@@ -41,7 +44,7 @@ def visit(state):
 
     def read(text, at, source=f"{HOST}/feed", kind="feed"):
         request = Request(source)
-        set_visit(request, Visit(Source(source), bool))
+        set_visit(request, SourceVisit(Source(source), bool))
         context = SimpleNamespace(clock=SimpleNamespace(now=at.timestamp), run=None)
         headers = {"Date": format_datetime(at, usegmt=True)}
         parse = parse_llms if kind == "llms" else parse_feed

@@ -25,6 +25,8 @@ from tests.helpers.records import (
     log_requests,
 )
 from walsh_scrapy.extensions.summary import command_of, settings_of
+from walsh_scrapy.feeds.moves import move_of
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.sources.source import Source, declaration
@@ -48,7 +50,7 @@ def hold_many(state):
 def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
     """SQLite reports a full disk and a file at its page limit by the same error."""
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        state._database.read(lambda connection: fill(connection, 0))
+        state.database.read(lambda connection: fill(connection, 0))
         with pytest.raises(StateError, match=r"is full"):
             hold_many(state)
 
@@ -98,15 +100,15 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
         url="http://a.example/llms.txt", requested_at=1.0, due_at=2.0, problem=NASTY
     )
     commit(state, source, [entry_of(source.url, item=NASTY)], index)
-    assert state.sources.find(source.url).detail == KEPT
-    assert state.llmstxt.find(index.url).problem == KEPT
-    with state.entries.snapshot() as snapshot:
+    assert Stores(state).sources.find(source.url).detail == KEPT
+    assert Stores(state).llmstxt.find(index.url).problem == KEPT
+    with Stores(state).entries.snapshot() as snapshot:
         assert [entry.item for entry in snapshot.matching()] == [KEPT]
     assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
 
 
 def count_entries(state):
-    with state.entries.snapshot() as snapshot:
+    with Stores(state).entries.snapshot() as snapshot:
         return len(list(snapshot.matching()))
 
 
@@ -136,7 +138,7 @@ def test_validators_and_entries_are_written_atomically(state):
     broken = entry("2", source="http://nowhere.example/")  # no such source: refused
     with pytest.raises(RefusedValues):
         commit(state, replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
-    assert state.sources.find(URL) is None
+    assert Stores(state).sources.find(URL) is None
     assert count_entries(state) == 0
 
 
@@ -154,8 +156,8 @@ def test_a_source_comes_back_as_it_was(state):
         last_modified=b"yesterday",
     )
     commit(state, record)
-    assert state.sources.find(record.url) == record
-    assert state.sources.find("http://other.example/") is None
+    assert Stores(state).sources.find(record.url) == record
+    assert Stores(state).sources.find("http://other.example/") is None
 
 
 def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
@@ -169,13 +171,13 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
         etag=b'"\xff"',
         last_modified=b"yesterday",
     )
-    assert state.llmstxt.find(llmstxt.url) is None
+    assert Stores(state).llmstxt.find(llmstxt.url) is None
     commit(state, record, llmstxt=llmstxt)
-    assert state.llmstxt.find(llmstxt.url) == llmstxt
+    assert Stores(state).llmstxt.find(llmstxt.url) == llmstxt
     commit(state, record)
-    assert state.llmstxt.find(llmstxt.url) == llmstxt
-    state.llmstxt.forget(llmstxt.url)
-    assert state.llmstxt.find(llmstxt.url) is None
+    assert Stores(state).llmstxt.find(llmstxt.url) == llmstxt
+    Stores(state).llmstxt.forget(llmstxt.url)
+    assert Stores(state).llmstxt.find(llmstxt.url) is None
 
 
 @pytest.mark.parametrize("versions", [[VERSION + 1], [11], [0], [-1], [], [VERSION, 11]])
@@ -200,10 +202,10 @@ def test_source_record_follows_another_spelling_of_its_url(state):
         url=old, kind="feed", visited_at=1.0, failures=2, validator_url=old, etag=b"x"
     )
     commit(state, record, [entry("1"), entry("2")])
-    assert state.sources.find(new) == record
+    assert Stores(state).sources.find(new) == record
     for _ in range(2):
         assert commit(state, replace(record, url=new), [entry("1", source=new)]) == set()
-    assert state.sources.all() == [replace(record, url=new)]
+    assert Stores(state).sources.all() == [replace(record, url=new)]
     rows = state.rows("readable_sources", where="entries > 0")
     assert {row["url"]: row["entries"] for row in rows} == {new: 2}
 
@@ -213,21 +215,21 @@ def test_a_move_is_over_once_the_source_is_declared_there(state):
     record = SourceRecord(url=old, kind="feed", moved_to=new, moved_since=1.0, move_settled=True)
     commit(state, record)
     commit(state, replace(record, url=new))
-    assert state.sources.find(new).move is None
+    assert move_of(Stores(state).sources.find(new)) is None
     elsewhere = replace(record, moved_to="http://b.example/")
-    assert elsewhere.with_url(new).move == elsewhere.move
+    assert move_of(elsewhere.with_url(new)) == move_of(elsewhere)
 
 
 def test_a_record_is_found_under_any_spelling_of_its_url(state):
     commit(state, SourceRecord(url="http://a.example/feed", kind="feed"))
-    assert state.sources.due("http://a.example/feed//", 86_400.0, 0.0) is not None
+    assert Stores(state).sources.due("http://a.example/feed//", 86_400.0, 0.0) is not None
 
 
 def test_source_without_a_row_is_dropped_with_its_entries(state):
     """The operator declared it where it moved, while it was visited where it was."""
-    work = state.sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
+    work = Stores(state).sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
     assert state.write(work) == set()
-    assert (state.sources.all(), count_entries(state)) == ([], 0)
+    assert (Stores(state).sources.all(), count_entries(state)) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,7 @@ def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
         for _ in range(2):
             lose_connections(postgresql_url)
             commit(state, SOURCE, [entry("1")])
-            assert state.sources.find(URL) is not None
+            assert Stores(state).sources.find(URL) is not None
         assert count_entries(state) == 1
         assert state.hosts.find("a.example").reason == "in flight"
 

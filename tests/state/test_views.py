@@ -13,6 +13,7 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers import cases
 from walsh_scrapy.crawl.scrapyinternals import EarlyEnd
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
@@ -177,7 +178,7 @@ def test_declared_sources_are_from_the_last_read_file(state, tmp_path):
     for file in files:
         file.write_text(f'[[source]]\nurl = "http://{file.stem}.example/"\n')
     for moment, file in enumerate([*files, files[0]]):
-        state.sync(file, NOW + moment)
+        Stores(state).sync(file, NOW + moment)
         declared = [row["url"] for row in state.rows("readable_sources", where="is_declared")]
         assert declared == [f"http://{file.stem}.example/"]
 

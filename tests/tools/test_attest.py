@@ -304,10 +304,10 @@ def test_gaps_and_holds(url, case, rows, overridden, found):
             for change in overridden:
                 connection.execute(insert(overrides), override(**change))
 
-        state._database.write(write)
+        state.database.write(write)
         log_requests(state, *(sent(**columns) for columns in rows))
         lost = delete(copies).where(copies.c.sha256 == hash_of(LOST))
-        state._database.write(lambda connection: connection.execute(lost))
+        state.database.write(lambda connection: connection.execute(lost))
     of_pace = {kind for kind, row in kinds(judged(url, LATER)).items() if row in "45"}
     assert of_pace == set(found)
 

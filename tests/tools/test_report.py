@@ -26,6 +26,7 @@ from tests.helpers.records import (
     write_state,
 )
 from tests.helpers.sites import feed, site
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.records import SourceRecord
@@ -150,7 +151,7 @@ def filled(tmp_path):
 
 def sync(url, file):
     with closing(State(url)) as state:
-        state.sync(file, NOW)
+        Stores(state).sync(file, NOW)
 
 
 SIZES = pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def write_earlier(url, hold):
         log_requests(state, replace(RECORD, requested_at=BEGUN - 2 * DAY, **request, **answered))
         # It was written before the others, or else a clock was set.
         first = update(requests).where(requests.c.requested_at == BEGUN - 2 * DAY).values(id=0)
-        state._database.write(lambda connection: connection.execute(first))
+        state.database.write(lambda connection: connection.execute(first))
 
 
 def need_of(report, section):
@@ -310,7 +311,7 @@ def test_short_gap_is_shown_in_problems_table_and_chart(filled):
         moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.requested_at == moment)
         moved = moved.values(requested_at=moment - 9.253, monotonic=requests.c.monotonic - 9.253)
-        state._database.write(lambda connection: connection.execute(moved))
+        state.database.write(lambda connection: connection.execute(moved))
     assert need_of(report_of(url, file), "gaps").startswith("1 gap ")
     text = page_of(url, file)
     assert '0.49 s<br><strong class="bad">1 ' in text

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.helpers.records import commit, hold
 from walsh_scrapy.crawl.startup import Gate
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
@@ -36,7 +37,7 @@ def well(status, state_url, tmp_path):
     """Return the same command, on a state without a problem."""
     (tmp_path / "sources.toml").write_text(f'[[source]]\nurl = "{URL}"\n')
     with contextlib.closing(State(state_url)) as state:
-        state.sync(tmp_path / "sources.toml", state.now())
+        Stores(state).sync(tmp_path / "sources.toml", state.now())
         number = state.runs.begin(RunRecord(spider="feeds", started_at=state.now() - 60))
         state.runs.end(number, state.now() - 30, "finished", {"fetched": 1})
     keep_empty_blocklist(state_url)

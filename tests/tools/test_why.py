@@ -12,6 +12,7 @@ from scrapy.settings import Settings
 from tests.helpers import records
 from tests.helpers.records import RECORD, commit, deny, hold, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.freshness import NEVER
@@ -87,7 +88,7 @@ def declare(state, tmp_path):
 
     def sync(*urls):
         (tmp_path / "sources.txt").write_text("".join(f"{url}\n" for url in urls))
-        state.sync(tmp_path / "sources.txt", NOON)
+        Stores(state).sync(tmp_path / "sources.txt", NOON)
 
     return sync
 

@@ -31,6 +31,7 @@ from walsh_scrapy.exceptions import (
     RequestDeferred,
     StillDue,
 )
+from walsh_scrapy.files import MAX_WHOLE_BYTES, open_file
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import (
     Blocklist,
@@ -44,7 +45,6 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.copy import MAX_HOPS
 from walsh_scrapy.policy.urls import resolve_reference
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.files import MAX_WHOLE_BYTES, open_file
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.wire.unreachable import causes

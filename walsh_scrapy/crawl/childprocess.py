@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.policy.wording import Explained
 
 if sys.platform != "win32":
     import resource
@@ -26,7 +26,7 @@ PROGRAM: Final = "from walsh_scrapy.crawl.childprocess import answer_calls; answ
 OUT_OF_MEMORY: Final = 77
 
 
-class TooCostly(NotAFeed):
+class TooCostly(Explained):
     """A call exceeded its limits. The message is a verb and its object: "took longer than 5 s"."""
 
 

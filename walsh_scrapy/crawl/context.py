@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from scrapy.settings import BaseSettings
 from scrapy.utils.datatypes import LocalCache
 
-from walsh_scrapy.crawl.delays import ProjectDelays
-from walsh_scrapy.crawl.ticket import source_of
+from walsh_scrapy.crawl.delays import ProjectDelays, longest_delays
+from walsh_scrapy.crawl.ticket import visit_of
 from walsh_scrapy.exceptions import HostDeferred
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.connectivity import Connectivity
@@ -20,7 +20,6 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_SLOWED_SECONDS, PaceBy
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.sources.source import longest_delays
 from walsh_scrapy.wire.stalls import moment
 
 if TYPE_CHECKING:
@@ -225,9 +224,10 @@ class DeclaredDelays:
 
         The delay of its source is used at any host to which the source moved or redirects.
         """
-        source = source_of(request)
-        source_delay = source.delay.total_seconds() if source and source.delay else 0.0
-        return max(source_delay, self._by_host.get(self._context.host(request.url), 0.0))
+        visit = visit_of(request)
+        return max(
+            visit.delay if visit else 0.0, self._by_host.get(self._context.host(request.url), 0.0)
+        )
 
     @property
     def delays(self) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from scrapy import signals
@@ -18,6 +18,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.context import Context, DeclaredDelays
+from walsh_scrapy.crawl.declared import declared_of
 from walsh_scrapy.crawl.delays import ProjectDelays
 from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.exchanges import Exchanges
@@ -36,13 +37,9 @@ from walsh_scrapy.crawl.scrapyinternals import Engine, is_stopping
 from walsh_scrapy.crawl.shared import AnotherLoop, enter, leave
 from walsh_scrapy.crawl.startup import Kind, check_start, kind_of
 from walsh_scrapy.crawl.ticket import end_ticket, note
-from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
-from walsh_scrapy.options import BadSetting, Options, WrongArgument
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.sources.source import SourcesError, delays_by_host
-from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -56,9 +53,8 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Clock
+    from walsh_scrapy.crawl.declared import Declared
     from walsh_scrapy.crawl.messages import Signer
-    from walsh_scrapy.state.sources import SourceStore
-    from walsh_scrapy.state.sync import SyncedFile
 
 logger = logging.getLogger(__name__)
 
@@ -75,16 +71,6 @@ _NO_PROJECT = (
 #: crawler of the process in memory, because a crawl refers to its crawler.
 _CRAWL: Final = "_walsh_crawl"
 _crawls: Final[WeakSet[Crawl]] = WeakSet()
-
-
-@runtime_checkable
-class ChoosesSources(Protocol):
-    """A spider over the sources of a file."""
-
-    sources_file: str | None
-
-    def check_choice(self, store: SourceStore, file: int) -> None:
-        """Raise WrongArgument if the arguments select no source of the file with this number."""
 
 
 class Crawl:
@@ -159,7 +145,7 @@ class Crawl:
                 enter(self)
             context = Context(options, state, self._clock, delays, is_own=is_own)
             # Also at the start, because a run that is killed does not reach its end.
-            _prune(context, _PRUNING_AT_BEGIN)
+            self._prune(context, _PRUNING_AT_BEGIN)
             copied = state.backups.record_file()
         except (AnotherLoop, BadSetting, StateError) as error:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
@@ -176,31 +162,14 @@ class Crawl:
         return read_signer(self.context.options)
 
     @cached_property
-    def declared_delays(self) -> DeclaredDelays:
-        """The delays in the sources file of the spider, or of the sources that it declares."""
-        if self.sources_file:
-            return DeclaredDelays(self.context, self.sources_file.delays)
-        spider: object = self.crawler.spider
-        sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
-        return DeclaredDelays(self.context, delays_by_host(sources, host_of))
+    def declared(self) -> Declared:
+        """What the spider declares."""
+        return declared_of(self)
 
     @cached_property
-    def sources_file(self) -> SyncedFile | None:
-        """The sources file of the spider, in the state as it is now; None if it has none.
-
-        A wrong file, or one in which the spider's arguments select nothing, ends the process with
-        one line.
-        """
-        spider: object = self.crawler.spider
-        state = self.context.state
-        if not isinstance(spider, ChoosesSources) or spider.sources_file is None:
-            return None
-        try:
-            file = state.sync(spider.sources_file, self.context.clock.now())
-            spider.check_choice(state.sources, file.id)
-        except (SourcesError, WrongArgument) as error:
-            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
-        return file
+    def declared_delays(self) -> DeclaredDelays:
+        """The delays that the spider declares."""
+        return DeclaredDelays(self.context, self.declared.delays())
 
     @cached_property
     def hosts(self) -> Hosts:
@@ -242,11 +211,6 @@ class Crawl:
         return reader
 
     @cached_property
-    def visits(self) -> Visits:
-        """The visits of sources."""
-        return Visits(self.crawler, self.context, self.declared_delays, self.queue, self.hosts)
-
-    @cached_property
     def network(self) -> Network:
         """The connections."""
         network = Network(
@@ -255,7 +219,7 @@ class Crawl:
             self.context,
             self.engine,
             self.denials,
-            self.visits.last_visit,
+            self.declared.last_visit,
         )
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
@@ -306,10 +270,25 @@ class Crawl:
         if self.engine.is_machine_failed:
             self.hosts.take_back()
         try:
-            _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
+            self._prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")
         self.context.state.close()
+
+    def _prune(self, context: Context, seconds: float) -> None:
+        """Delete old rows from the state, for at most these seconds; stop when a signal comes."""
+        clock = context.clock
+        until = clock.monotonic() + seconds
+        is_done = context.state.prune(
+            clock.now(),
+            context.options.log_seconds,
+            lambda: clock.monotonic() < until and not is_stopping(),
+            self.declared.old_rows(clock.now()),
+        )
+        if not is_done and not is_stopping():
+            logger.info(
+                "%.0f s were too short to delete all old rows; the rest is deleted later", seconds
+            )
 
     def _code_failed(self, error: Exception) -> Exception:
         """Return the exception after an error of our middleware: the run ends."""
@@ -346,21 +325,6 @@ def _key_problems(settings: BaseSettings) -> Iterator[BadSetting]:
         read_signer(Options.from_settings(settings))
     except BadSetting as error:
         yield error
-
-
-def _prune(context: Context, seconds: float) -> None:
-    """Delete old rows from the state, for at most these seconds; stop when a signal comes."""
-    clock = context.clock
-    until = clock.monotonic() + seconds
-    is_done = context.state.prune(
-        clock.now(),
-        context.options.log_seconds,
-        lambda: clock.monotonic() < until and not is_stopping(),
-    )
-    if not is_done and not is_stopping():
-        logger.info(
-            "%.0f s were too short to delete all old rows; the rest is deleted later", seconds
-        )
 
 
 def _end_all() -> None:

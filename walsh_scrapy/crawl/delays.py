@@ -26,7 +26,7 @@ from walsh_scrapy.options import (
 from walsh_scrapy.policy.urls import host_of, parse_ip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from scrapy import Spider
 
@@ -36,6 +36,11 @@ _DELAY: Final = "DOWNLOAD_DELAY"
 _SLOTS: Final = "DOWNLOAD_SLOTS"
 _HOST: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _NO_HOST: Final = re.compile(r"[/\\?#@\s]")
+
+
+def longest_delays(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """Return the longer one of two delays for each host that has a delay, in seconds."""
+    return dict(first) | {host: max(delay, first.get(host, 0.0)) for host, delay in second.items()}
 
 
 class ProjectDelays:

@@ -19,7 +19,7 @@ from scrapy.exceptions import DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.utils.request import fingerprint
 
-from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.messages import conditions_of, set_conditions
 from walsh_scrapy.crawl.scrapyinternals import is_stopping
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import (
@@ -250,10 +250,7 @@ class Documents:
             del request.headers[name]
         if request.headers.get("Accept-Encoding") != b"identity":
             request.headers["Accept-Encoding"] = ACCEPTED
-        for name, value in conditions_of(request).items():
-            request.headers.pop(name, None)
-            if value is not None:
-                request.headers[name] = value
+        set_conditions(request)
         delivery.request = request
         delivery.received = 0
         delivery.is_conditional = any(conditions_of(request).values())

@@ -26,7 +26,7 @@ from walsh_scrapy.crawl.ticket import (
     limit_to_visit,
     note,
     rank_of,
-    source_of,
+    subject_of,
     ticket_of,
 )
 from walsh_scrapy.crawl.transactions import HostLost
@@ -151,7 +151,7 @@ class Exchanges:
             result = self._begin(request)
         seconds = result.wait
         if result.status == "lost":
-            if source_of(request) is not None:
+            if subject_of(request) is not None:
                 host = self._context.host(request.url)
                 reason = f"{host} was lost to another worker"
                 raise HostLost(self._context.clock.now(), reason)
@@ -392,7 +392,6 @@ class Exchanges:
     def _record(self, request: Request) -> RequestRecord:
         """Return the row of a request before it is sent."""
         ticket = ticket_of(request)
-        source = source_of(request)
         return RequestRecord(
             requested_at=self._context.clock.now(),
             host=self._context.host(request.url),
@@ -402,7 +401,7 @@ class Exchanges:
             purpose=_PURPOSES[ticket.rank],
             conditional=any(request.headers.get(name) for name in _CONDITIONS),
             evidence=evidence_of(request),
-            source=source.url if source else None,
+            source=subject_of(request),
         )
 
 

@@ -21,13 +21,11 @@ from scrapy.exceptions import (
 )
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy.crawl.ticket import evidence_of, rank_of, source_of
+from walsh_scrapy.crawl.ticket import evidence_of, rank_of, subject_of
 from walsh_scrapy.exceptions import BadFraming, Denied, StateUnavailable, Unreachable
-from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.policy.wording import Explained, one_line, printable
 from walsh_scrapy.state.log import DenialRecord, denial_writer
 from walsh_scrapy.wire.unreachable import causes
 
@@ -59,7 +57,7 @@ def reason_of(error: BaseException | None, url: str) -> str:
     match error:
         case HttpError(response=response):
             return f"{host} answered {response.status}{_bad_redirect(response)}"
-        case (IgnoreRequest() | NotAFeed() | Unreachable()) as own if reason := one_line(str(own)):
+        case (IgnoreRequest() | Explained() | Unreachable()) as own if reason := one_line(str(own)):
             return printable(reason)
         case DownloadConnectionRefusedError():
             return f"{host} refused the connection"
@@ -130,7 +128,7 @@ class Denials:
         self._added.add(error)
         self._stats.inc_value(f"walsh/{error.gate}/denied")
         self.write(request, error)
-        if source_of(request) is None and rank_of(request) is Rank.TARGET:
+        if subject_of(request) is None and rank_of(request) is Rank.TARGET:
             logger.debug("%s is denied by %s: %s", request.url, error.gate, error.reason)
 
     def record_link(self, link: Request, error: Denied) -> None:

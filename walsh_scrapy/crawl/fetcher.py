@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scrapy.http.request import NO_CALLBACK
 
+from walsh_scrapy.crawl.messages import set_conditions
 from walsh_scrapy.crawl.queue import Turn
 from walsh_scrapy.crawl.ticket import copy_of, note
 from walsh_scrapy.exceptions import Denied, NotReached, NotYet, TooLate
@@ -117,6 +118,7 @@ class Fetcher:
         note(request, rank=rank)
         while True:
             sent = copy_of(request)  # a middleware of the project may change it
+            set_conditions(sent)
             with suppress(Denied):  # the gate denies it again, and logs that
                 await self._queue.prepare(sent)
             turn = Turn(sent, asyncio.get_running_loop().create_future())

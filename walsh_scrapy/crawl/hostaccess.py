@@ -13,7 +13,7 @@ from weakref import WeakSet
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.crawl.startup import Gate, has_gate
-from walsh_scrapy.crawl.ticket import source_of, ticket_of
+from walsh_scrapy.crawl.ticket import subject_of, ticket_of
 from walsh_scrapy.exceptions import RequestDeferred, StillDue
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
@@ -105,7 +105,7 @@ class HostAccess:
         """
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
-            if source_of(request) and self._hosts.wait(host) > self._context.options.max_wait:
+            if subject_of(request) and self._hosts.wait(host) > self._context.options.max_wait:
                 self._hosts.give_up(host)
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")

@@ -19,7 +19,7 @@ from uuid import uuid4
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl.ticket import note, source_of
+from walsh_scrapy.crawl.ticket import note, subject_of
 from walsh_scrapy.crawl.transactions import (
     Begin,
     DoubtfulAnswers,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
-    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.hoststore import OtherOwner
     from walsh_scrapy.state.log import LoggedBegin, RequestRecord
     from walsh_scrapy.state.ownership import PermissionStatus, RequestLimits
@@ -274,20 +273,20 @@ class Hosts:
 
     # ---- visits ----
 
-    def begin_visit(self, host: str, source: Source) -> None:
-        """Own a host until the visit of a source there has ended."""
-        self._visits[source.url] = _VisitedHost(host)
-        self._owned[host].reasons.add(source.url)
+    def begin_visit(self, host: str, subject: str) -> None:
+        """Own a host until a visit there has ended; ``subject`` identifies it (`Visit.subject`)."""
+        self._visits[subject] = _VisitedHost(host)
+        self._owned[host].reasons.add(subject)
 
-    def end_visit(self, source: Source) -> None:
+    def end_visit(self, subject: str) -> None:
         """End a visit."""
-        visited = self._visits.pop(source.url, None)
+        visited = self._visits.pop(subject, None)
         if visited is not None and not visited.is_lost:
-            self.let_go(visited.host, source.url)
+            self.let_go(visited.host, subject)
 
     def commit(
         self,
-        source: Source,
+        subject: str,
         work: Callable[[Connection], T],
         is_written: Callable[[Connection], bool],
         *,
@@ -301,21 +300,21 @@ class Hosts:
         RefusedValues if the database does not accept the result: then the visit goes on, and
         another result can be committed.
         """
-        visited = self._visits.get(source.url)
+        visited = self._visits.get(subject)
         if visited is None:  # a request of the project, at a host that is not owned any more
-            return self._state.write(work, source.url)
+            return self._state.write(work, subject)
         host = visited.host
         owned = self._owned.get(visited.host)
         if owned is None or visited.is_lost:
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if ends:
-            owned.reasons.discard(source.url)
-            del self._visits[source.url]
+            owned.reasons.discard(subject)
+            del self._visits[subject]
         try:
-            return self._write(host, work, is_written, source.url)
+            return self._write(host, work, is_written, subject)
         except RefusedValues:
             if ends:
-                self.begin_visit(host, source)
+                self.begin_visit(host, subject)
             raise
 
     # ---- exchanges ----
@@ -518,6 +517,5 @@ def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:
 
 
 def _visit(reason: object) -> str | None:
-    """Return the URL of the source that a request is for, or None. It identifies the visit."""
-    source = source_of(reason) if isinstance(reason, Request) else None
-    return source.url if source else None
+    """Return what identifies the visit of a request; None for a request without one."""
+    return subject_of(reason) if isinstance(reason, Request) else None

@@ -331,6 +331,14 @@ def conditions_of(request: Request) -> Fields:
     }
 
 
+def set_conditions(request: Request) -> None:
+    """Set the validators of the URL of a request, and remove those that a redirect copied along."""
+    for name, value in conditions_of(request).items():
+        request.headers.pop(name, None)
+        if value is not None:
+            request.headers[name] = value
+
+
 class LastHeaders:
     """The headers of IdentityMiddleware and ConditionalMiddleware, on the request that is sent.
 
@@ -352,7 +360,7 @@ class LastHeaders:
     def fields(self, request: Request, url: str) -> Fields:
         """Return the header fields of a request for a URL."""
         last = dict(self._identity)
-        if self._is_conditional:
+        if self._is_conditional or rank_of(request) is not Rank.TARGET:
             last |= conditions_of(request)
         if self._signer is not None:
             last |= self._signer.fields(url, self._clock.now())

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
 from scrapy import Request
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.declared import LastVisit
     from walsh_scrapy.crawl.failures import Denials
     from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.policy.connectivity import Blame, Fault
@@ -80,12 +81,6 @@ _MAX_FIELD_CHARACTERS: Final = 100
 
 #: Seconds to wait for other lookups, of which one may prove that the network works.
 SETTLING_SECONDS: Final = 1.0
-
-
-class LastVisit(NamedTuple):
-    """The end of the last visit of a source, in epoch seconds; None if it was never visited."""
-
-    at: float | None
 
 
 class Network:

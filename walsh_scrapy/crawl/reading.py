@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Clock
     from walsh_scrapy.crawl.scrapyinternals import Engine
-    from walsh_scrapy.metadata.document import Document
-    from walsh_scrapy.metadata.entries import Feed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,10 +58,6 @@ class Reader:
             self._is_expecting = False
             with suppress(OSError):  # reading the first document will raise it
                 self._process.start()
-
-    async def read(self, document: Document) -> Feed:
-        """Return the feed or the links in a document. Raises as ``call``, and NotAFeed."""
-        return await self.call(document.url, document.read)
 
     async def call(
         self, url: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs

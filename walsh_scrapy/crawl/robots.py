@@ -27,7 +27,7 @@ from walsh_scrapy.crawl.ticket import (
     note,
     rank_of,
     request_of,
-    source_of,
+    subject_of,
     ticket_after,
     ticket_of,
 )
@@ -299,7 +299,7 @@ class Robots(RobotsCache, RequestPreparer):
         except (HasCome, VisitTimeout, _ProxyFailed):
             pass  # each request that needs it looks again
         except RequestDeferred as error:
-            if source_of(needed_by) and not isinstance(error, StillDue):
+            if subject_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
             # If the state failed, the deferral is over already; the next attempt waits anyway.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)

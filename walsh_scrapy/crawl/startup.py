@@ -49,6 +49,8 @@ _UNDECLARED: Final = (
     "the name of your own bot, set WALSH_USER_AGENT and WALSH_UA_TOKEN to it"
 )
 _OURS: Final = "walsh_scrapy.downloadermiddlewares"
+#: The feed crawler, whose middlewares are in declared crawls only.
+_FEEDS: Final = "walsh_scrapy.feeds"
 _SCRAPYS: Final = "scrapy.downloadermiddlewares"
 _RETRY: Final = f"{_SCRAPYS}.retry.RetryMiddleware"
 _REDIRECT: Final = f"{_SCRAPYS}.redirect.RedirectMiddleware"
@@ -96,11 +98,11 @@ class Gate(Enum):
     ADDRESS = 1, f"{_OURS}.addresses.AddressMiddleware"
     DENIALS = 5, f"{_OURS}.denials.DenialsMiddleware"
     BLOCKLIST = 10, f"{_OURS}.blocklist.BlocklistMiddleware"
-    SCOPE = 15, "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware"
+    SCOPE = 15, f"{_FEEDS}.scope.ScopeMiddleware"
     PRIVATEHOSTS = 20, f"{_OURS}.privatehosts.PrivateHostsMiddleware"
     ROBOTS = 100, f"{_OURS}.robots.RobotsMiddleware", _ROBOTS
     BACKOFF = 549, f"{_OURS}.backoff.BackoffMiddleware"
-    CONDITIONAL = 560, f"{_OURS}.conditional.ConditionalMiddleware"
+    CONDITIONAL = 560, f"{_FEEDS}.conditional.ConditionalMiddleware"
     COMPRESSION = (
         590,
         f"{_OURS}.compression.CompressionMiddleware",
@@ -130,7 +132,7 @@ GATES: Final = {
 SPIDER_GATES: Final[dict[Kind, dict[str, int]]] = {
     Kind.DECLARED: {
         Gate.SCOPE.path: 20,
-        "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
+        f"{_FEEDS}.firstseen.FirstSeenMiddleware": 30,
     },
     Kind.OWN: {"walsh_scrapy.spidermiddlewares.links.LinksMiddleware": 20},
 }

@@ -13,9 +13,9 @@ never written to a ``JOBDIR``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeGuard
 from weakref import ref
 
 from walsh_scrapy.exceptions import VisitTimeout
@@ -25,15 +25,13 @@ from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.state.log import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from scrapy import Request
     from scrapy.http import Headers, Response
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.policy.freshness import Move
     from walsh_scrapy.policy.robots.copy import RobotsCopy
-    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 
 
@@ -83,54 +81,48 @@ DATA_LOSS: Final = "dataloss"
 NOT_REACHED: Final = "not reached"
 
 
-class Lifetime(NamedTuple):
-    """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
+class Visit(Protocol):
+    """What belongs together in a crawl of declared sources: the requests for one source.
 
-    url: str
-    until: float
-
-
-class PageResult(NamedTuple):
-    """The response of the declared page, if the visit continues with another document."""
-
-    is_gone: bool  #: it is gone permanently (410)
-    move: Move | None  #: where it moved to, as far as this visit shows
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One visit of a source. ``source`` is None if its outcome is not recorded."""
-
-    source: Source | None
-    readable: Callable[[str], bool]  #: takes a Content-Type; False: the body is not downloaded
-    llmstxt: str | None = None  #: the URL of the requested llms.txt, before redirects
-    announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
-    lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
-    page: PageResult | None = None
-    status: int | None = None  #: of the last response before this request
-    unread: str | None = None  #: the Content-Type of a body that was not downloaded
-    reads_head: bool = False  #: an HTML page is downloaded only as far as its head may go
-    time: VisitTime = field(default_factory=VisitTime, compare=False)
+    Whoever makes the first request puts one into its ticket (`set_visit`); redirects and retries
+    keep it. A request without a visit is the project's own. An object never changes: a method
+    returns another one.
+    """
 
     @property
-    def has_gone_page(self) -> bool:
-        """Whether the page of the source was gone permanently (410)."""
-        return self.page is not None and self.page.is_gone
+    def time(self) -> VisitTime:
+        """The time that the exchanges of the visit take. It is limited with a subject alone."""
 
-    def passed(self, lifetime: Lifetime, status: int | None = None) -> Visit:
-        """Return the visit with the lifetime and status of one more response."""
-        return replace(self, lifetimes=(*self.lifetimes, lifetime), status=status or self.status)
+    @property
+    def subject(self) -> str | None:
+        """The URL of the source, which identifies the visit; None if no outcome is recorded.
 
-    def carried_to(self, following: Visit) -> Visit:
-        """Return the visit of the next request, with the facts of this request."""
-        return replace(
-            following,
-            announced=self.announced,
-            lifetimes=self.lifetimes,
-            page=self.page,
-            status=self.status,
-            time=self.time,
-        )
+        With a subject the host is owned until `Hosts.end_visit`, a deferral is not counted as that
+        of a request, and the log of requests names the source.
+        """
+
+    @property
+    def delay(self) -> float:
+        """The minimum delay in seconds at any host to which the visit leads; 0 for none."""
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether a document that is cut off is none, unless ``may_have_ended`` is True for it."""
+
+    def may_have_ended(self, body: bytes) -> bool:
+        """Return True if the end of a document seems to be in the body."""
+
+    def readable(self, content_type: str) -> bool:
+        """Return False for a Content-Type of which the body is not downloaded."""
+
+    def max_bytes(self, content_type: str) -> int | None:
+        """Return how many bytes of a body are read; None for all."""
+
+    def typed(self, content_type: str, *, is_readable: bool) -> Visit:
+        """Return the visit after the head of a response has come."""
+
+    def redirected(self, response: Response, now: float) -> Visit:
+        """Return the visit after a redirect that is followed; ``now`` is in epoch seconds."""
 
 
 @dataclass(eq=False, slots=True)
@@ -348,7 +340,7 @@ def visit_of(request: Request) -> Visit | None:
 
 def set_visit(request: Request, visit: Visit) -> None:
     """Make a request part of a visit."""
-    note(request, visit=visit, visit_time=visit.time if visit.source else None)
+    note(request, visit=visit, visit_time=visit.time if visit.subject else None)
 
 
 def limit_to_visit(request: Request, timeout: float) -> float:
@@ -370,10 +362,10 @@ def check_visit_time(request: Request) -> None:
         raise VisitTimeout(MAX_VISIT_SECONDS)
 
 
-def source_of(request: Request) -> Source | None:
-    """Return the declared source of a request, if any."""
+def subject_of(request: Request) -> str | None:
+    """Return the URL of the source whose visit a request belongs to; None for any other."""
     visit = visit_of(request)
-    return visit.source if visit else None
+    return visit.subject if visit else None
 
 
 def content_type_of(headers: Headers) -> str:

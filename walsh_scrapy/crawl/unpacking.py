@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy.http import TextResponse
 from scrapy.responsetypes import responsetypes
 
-from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, rank_of, source_of, visit_of
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, rank_of, subject_of, visit_of
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.metadata.alternates import HEAD_BYTES
-from walsh_scrapy.metadata.document import is_html, may_have_ended
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.urls import host_of
@@ -81,18 +79,14 @@ def may_be_complete(request: Request, headers: Headers, body: bytes, max_bytes: 
     end.
     """
     names = _find_codings(request, headers, body)
-    if not _is_feed(request) or len(names) > MAX_CODINGS:
+    visit = visit_of(request)
+    if visit is None or not visit.needs_end or len(names) > MAX_CODINGS:
         return False
     try:
         unpacked = unpack(body, [name for name in reversed(names) if name in KNOWN], max_bytes)
     except CODING_ERRORS:
         return False
-    return unpacked.is_complete and may_have_ended(unpacked.body)
-
-
-def _is_feed(request: Request) -> bool:
-    source = source_of(request)
-    return source is not None and source.kind == "feed"
+    return unpacked.is_complete and visit.may_have_ended(unpacked.body)
 
 
 def codings_of(fields: Iterable[bytes]) -> list[bytes]:
@@ -110,7 +104,7 @@ def codings_of(fields: Iterable[bytes]) -> list[bytes]:
 def _find_codings(request: Request, headers: Headers, body: bytes) -> list[bytes]:
     """Return the codings of a body; for sources and documents its first bytes decide about gzip."""
     codings = codings_of(headers.getlist("Content-Encoding"))
-    if (source_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
+    if (subject_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
         # Some servers announce gzip and send a plain body, or the other way round.
         return [b"gzip"] if body.startswith(GZIP) else []
     return codings
@@ -128,9 +122,10 @@ def _unpack_body(
     remaining = names[: len(names) - len(undone)]
     counted = counted_bytes(request, response.headers)
     body, is_complete = unpack(response.body, undone, counted or max_bytes + 1)
-    if not is_complete and _is_feed(request):
+    visit = visit_of(request)
+    if not is_complete and visit is not None and visit.needs_end:
         raise EOFError("its end is missing or damaged")
-    if len(body) > max_bytes and _is_feed(request) and may_have_ended(body[:max_bytes]):
+    if len(body) > max_bytes and visit is not None and visit.may_have_ended(body[:max_bytes]):
         body = body[:max_bytes]
         is_complete = False
     if len(body) > max_bytes:
@@ -146,7 +141,7 @@ def _unpack_body(
     if remaining:
         coding = codings_text(b", ".join(remaining))
         logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, coding)
-    if not is_complete and source_of(request):
+    if not is_complete and subject_of(request):
         answer.flags.append(DATA_LOSS)
     return answer
 
@@ -159,8 +154,7 @@ def counted_bytes(request: Request, headers: Headers) -> int | None:
     if rank_of(request) is Rank.ROBOTS:
         return MAX_OCTETS + 1
     visit = visit_of(request)
-    is_page = visit is not None and visit.reads_head and is_html(content_type_of(headers))
-    return HEAD_BYTES if is_page else None
+    return visit.max_bytes(content_type_of(headers)) if visit else None
 
 
 def _replace_body(response: Response, body: bytes) -> Response:

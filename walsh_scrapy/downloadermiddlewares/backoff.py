@@ -15,7 +15,7 @@ from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.startup import Kind
-from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, source_of, ticket_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, subject_of, ticket_of
 from walsh_scrapy.exceptions import NotReached, TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import (
     NextStep,
@@ -90,7 +90,7 @@ class BackoffMiddleware(Component):
         if self._is_own:
             return response
         is_undecided = self._context.connectivity.is_doubtful(host_of(request.url))
-        if ticket_of(request).from_gateway and is_undecided and source_of(request) is not None:
+        if ticket_of(request).from_gateway and is_undecided and subject_of(request) is not None:
             self._context.deferred_hosts.check(request.url)
         return response
 

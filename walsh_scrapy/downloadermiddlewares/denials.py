@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.ticket import rank_of, source_of
+from walsh_scrapy.crawl.ticket import rank_of, subject_of
 from walsh_scrapy.exceptions import Denied, HostDeferred, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.wording import count_of
@@ -32,7 +32,7 @@ class DenialsMiddleware(Component):
             self._add_deferral(request, exception)
 
     def _add_deferral(self, request: Request, error: RequestDeferred) -> None:
-        is_of_source = source_of(request) is not None
+        is_of_source = subject_of(request) is not None
         if not is_of_source or isinstance(error, HostDeferred):
             host = self._crawl.context.host(request.url)
             announced = self._crawl.access.logged_hosts

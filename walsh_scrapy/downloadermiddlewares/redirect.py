@@ -10,10 +10,19 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.spidermiddlewares.referer import RefererMiddleware
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.lifetimes import lifetime_of
+from walsh_scrapy.crawl.messages import set_conditions
 from walsh_scrapy.crawl.startup import Kind
-from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, visit_of
+from walsh_scrapy.crawl.ticket import (
+    Hop,
+    carry_ticket,
+    hops_of,
+    note,
+    rank_of,
+    set_visit,
+    visit_of,
+)
 from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import resolve_reference
 
 if TYPE_CHECKING:
@@ -78,10 +87,10 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
                 )
             carry_ticket(request, answer)
             note(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
-            visit = visit_of(request)
-            if visit and visit.source:
-                now = self._crawl.context.clock.now()
-                set_visit(answer, visit.passed(lifetime_of(response, now), response.status))
+            if rank_of(request) is not Rank.TARGET:
+                set_conditions(answer)
+            if visit := visit_of(request):
+                set_visit(answer, visit.redirected(response, self._crawl.context.clock.now()))
         return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:

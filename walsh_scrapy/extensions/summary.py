@@ -27,8 +27,6 @@ from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable, shorten
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.sources.source import declaration
-from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.runs import RunRecord
 
 if TYPE_CHECKING:
@@ -117,22 +115,17 @@ class Summary(Component):
     def _begin_row(self, spider: Spider) -> None:
         """Write the begin of the run. If the state fails, the crawl ends for that reason."""
         context = self._context
-        declaring = spider if isinstance(spider, DeclaringSpider) else DeclaringSpider(spider.name)
+        declared = self._crawl.declared
         run = RunRecord(
             spider=spider.name,
             command=command_of(self._crawl.crawler, spider),
             started_at=context.started_at,
             versions=versions(),
             settings=settings_of(context.options, self._crawl.signer)
-            | {"force": declaring.force, "kind": self._crawl.kind.value},
+            | {"force": declared.is_forced, "kind": self._crawl.kind.value},
         )
         try:
-            declared: bytes | str  # a document of the sources, or the name of a copy of it
-            if file := self._crawl.sources_file:  # which may have a million sources
-                declared = context.state.declaration(file, context.clock.now())
-            else:
-                declared = declaration(declaring.sources)
-            context.run = context.state.runs.begin(run, declared)
+            context.run = context.state.runs.begin(run, declared.declaration())
         except StateUnavailable as error:
             logger.debug("the start of the run is not recorded: %s", error)
 

@@ -13,14 +13,14 @@ from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown
 from walsh_scrapy.metadata.encoding import to_utf8
-from walsh_scrapy.metadata.text import MAX_TITLE_CHARACTERS, one_line
+from walsh_scrapy.metadata.text import MAX_TITLE_CHARACTERS
 from walsh_scrapy.policy.urls import (
     MAX_ANNOUNCED,
     canonical_url,
     resolve_reference,
     wire_url,
 )
-from walsh_scrapy.policy.wording import cut
+from walsh_scrapy.policy.wording import cut, one_line
 
 #: The head of a page is looked for in this many bytes at its beginning.
 HEAD_BYTES: Final = 128 * 1024

@@ -12,12 +12,14 @@ from hashlib import sha256
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from walsh_scrapy.metadata.encoding import REPLACEMENT
-from walsh_scrapy.metadata.text import is_web_url, one_line
-from walsh_scrapy.policy.freshness import MAX_REVISIT_SECONDS, UpdateHints
+from walsh_scrapy.metadata.text import is_web_url
+from walsh_scrapy.policy.durations import MAX_REVISIT_SECONDS
+from walsh_scrapy.policy.freshness import UpdateHints
 from walsh_scrapy.policy.urls import canonical_url, host_of
+from walsh_scrapy.policy.wording import Explained, one_line
 
 
-class NotAFeed(Exception):
+class NotAFeed(Explained):
     """The body is neither a feed nor a page of links. The message says what the body is."""
 
     @classmethod

@@ -44,11 +44,11 @@ from walsh_scrapy.metadata.text import (
     language_tag,
     list_of,
     objects_of,
-    one_line,
     person_name,
     title_of,
     web_url,
 )
+from walsh_scrapy.policy.wording import one_line
 
 #: An element under feedparser's names, as a plain dict: in feedparser's dicts, `get("updated")`
 #: returns `published` with a warning.

@@ -21,11 +21,11 @@ from walsh_scrapy.metadata.text import (
     language_tag,
     list_of,
     objects_of,
-    one_line,
     person_name,
     title_of,
     web_url,
 )
+from walsh_scrapy.policy.wording import one_line
 
 _Object: TypeAlias = Mapping[str, object]
 

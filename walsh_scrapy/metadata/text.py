@@ -10,6 +10,7 @@ from walsh_scrapy.policy.wording import (
     LETTERS,
     LOCAL_PART,
     for_others,
+    one_line,
     without_references,
 )
 
@@ -20,11 +21,6 @@ MAX_TAG_CHARACTERS: Final = 100  #: Longer tags are dropped.
 MAX_NAMES: Final = 100  #: Names of authors, or tags, of one entry.
 _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECASE | re.ASCII)
 
-# Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters. Besides,
-# marks that change the order in which a text is shown.
-_UNWRITABLE: Final = re.compile(
-    f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff{DIRECTION_MARKS}]"
-)
 # A comment or script without an end extends to the end of the text. So each character is read only
 # once, and the time is linear even for hostile text.
 _COMMENT_OR_SCRIPT: Final = re.compile(
@@ -45,16 +41,6 @@ def list_of(value: object) -> list[object]:
 def objects_of(value: object) -> Iterator[Mapping[str, object]]:
     """Yield the objects in a list, and nothing if the value is no list."""
     yield from (entry for entry in list_of(value) if isinstance(entry, dict))
-
-
-def one_line(text: object) -> str | None:
-    """Return the text without control characters and with single spaces; None if it is empty."""
-    if not isinstance(text, str):
-        return None
-    line = " ".join(text.split())
-    if not line.isprintable():
-        line = " ".join(_UNWRITABLE.sub("", line).split())
-    return line or None
 
 
 def from_html(markup: object) -> str | None:

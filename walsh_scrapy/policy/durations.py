@@ -9,6 +9,13 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+#: The maximum time until a source is due again, in seconds, whatever feed and server ask for and
+#: however often visits failed. Only the operator's interval may be longer.
+MAX_REVISIT_SECONDS: Final = 30 * 86_400.0
+#: The maximum difference between the clocks of several machines, in seconds. A moment that is
+#: further in the future comes from a wrong clock.
+CLOCK_SKEW: Final = 3600.0
+
 _NUMBER: Final = r"([0-9]+(?:[.,][0-9]+)?)"
 _DURATION: Final = re.compile(
     rf"P(?=.)(?:{_NUMBER}W)?(?:{_NUMBER}D)?"

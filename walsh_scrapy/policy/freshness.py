@@ -23,21 +23,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS, requested_wait
-from walsh_scrapy.policy.durations import parse_http_date
+from walsh_scrapy.policy.durations import MAX_REVISIT_SECONDS, parse_http_date
 from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The maximum time until a source is due again, in seconds, whatever feed and server ask for and
-#: however often visits failed. Only the operator's interval may be longer.
-MAX_REVISIT_SECONDS: Final = 30 * 86_400.0
 #: The due time of a source that is gone (410), until the operator resumes it.
 NEVER: Final = math.inf
 
-#: The maximum difference between the clocks of several machines, in seconds. A moment that is
-#: further in the future comes from a wrong clock.
-CLOCK_SKEW: Final = 3600.0
 #: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
 PERMANENT: Final = frozenset({301, 308})
 #: The minimum time between the two visits that settle a move, in seconds.

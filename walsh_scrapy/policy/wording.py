@@ -18,6 +18,11 @@ _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 # Marks of writing direction: they can show the characters of a line in another order.
 DIRECTION_MARKS: Final = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
+# Characters that no XML or UTF-8 export can write: controls, surrogates, non-characters. Besides,
+# marks that change the order in which a text is shown.
+_UNWRITABLE: Final = re.compile(
+    f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff{DIRECTION_MARKS}]"
+)
 _NOT_IN_XML: Final = re.compile(
     f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{DIRECTION_MARKS}]"
 )
@@ -137,6 +142,20 @@ def format_seconds(seconds: float) -> str:
             break
         remaining %= size
     return " ".join(parts[:2])
+
+
+class Explained(Exception):
+    """Something cannot be used or done; the message is the reason, as a sentence."""
+
+
+def one_line(text: object) -> str | None:
+    """Return the text without control characters and with single spaces; None if it is empty."""
+    if not isinstance(text, str):
+        return None
+    line = " ".join(text.split())
+    if not line.isprintable():
+        line = " ".join(_UNWRITABLE.sub("", line).split())
+    return line or None
 
 
 def printable(text: str) -> str:

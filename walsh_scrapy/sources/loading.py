@@ -23,16 +23,16 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
-from walsh_scrapy.policy.blocklist import strict_json
-from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources.files import (
+from walsh_scrapy.files import (
     MAX_PIECE_LENGTH,
     MAX_WHOLE_BYTES,
     UnreadableFile,
     open_file,
     read_within,
 )
+from walsh_scrapy.policy.blocklist import strict_json
+from walsh_scrapy.policy.durations import parse_duration
+from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url, unique
 
 if TYPE_CHECKING:

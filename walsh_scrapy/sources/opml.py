@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from lxml.etree import HTMLParser, LxmlError, XMLParser  # type: ignore[import-untyped]
 
+from walsh_scrapy.files import UnreadableFile
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.policy.wording import without_references
-from walsh_scrapy.sources.files import UnreadableFile
 from walsh_scrapy.sources.source import unique
 
 #: The namespace of the attributes `every` and `delay`, which OPML itself does not have.

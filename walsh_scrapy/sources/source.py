@@ -1,7 +1,7 @@
 """A source that the operator declares: a feed, or a page with markdown or an llms.txt."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
@@ -53,11 +53,6 @@ def delays_by_host(sources: Iterable[Source], host: Callable[[str], str]) -> dic
             name = host(source.url)
             delays[name] = max(source.delay.total_seconds(), delays.get(name, 0.0))
     return delays
-
-
-def longest_delays(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Return the longer one of two delays for each host that has a delay, in seconds."""
-    return dict(first) | {host: max(delay, first.get(host, 0.0)) for host, delay in second.items()}
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -25,8 +25,15 @@ class LinksMiddleware(Component):
 
     A link is a request that a callback yields for the response of a page. PrivateHostsMiddleware
     then denies a marked link to a private host, as it denies a redirect. Requests of ``start()``
-    may lead anywhere, and so may those that follow from local files.
+    may lead anywhere, and so may those that follow from local files. These are taken while the
+    scheduler has room: Scrapy alone would take them all before it handles the first response.
     """
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Pass on start requests and items, each when the scheduler has room."""
+        async for item in start:
+            await self._crawl.queue.wait_for_room()
+            yield item
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]

@@ -6,20 +6,16 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.documents import BlocklistStore, LlmsTxtStore, RobotsStore
-from walsh_scrapy.state.entries import EntryStore
+from walsh_scrapy.state.documents import BlocklistStore, RobotsStore
 from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.hoststore import HostStore, old_hosts
 from walsh_scrapy.state.log import EvidenceStore, Log
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runs import RunStore
-from walsh_scrapy.state.sources import SourceStore
-from walsh_scrapy.state.sync import DeclarationCopies, OldFiles, Sync, SyncedFile
 from walsh_scrapy.state.views import ViewQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from walsh_scrapy.state.retention import Deletable
 
@@ -43,34 +39,15 @@ class State:
         wrap_error: Callable[[StateError], Exception] = lambda error: error,
         may_wait: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._database = Database(url, wrap_error, may_wait, clock)
-        self.write = self._database.write
-        self.read = self._database.read
-        self.hosts = HostStore(self._database)
-        self.robots = RobotsStore(self._database)
-        self.blocklist = BlocklistStore(self._database)
-        self.sources = SourceStore(self._database)
-        self.llmstxt = LlmsTxtStore(self._database)
-        self.entries = EntryStore(self._database)
-        self.evidence = EvidenceStore(self._database)
-        self.runs = RunStore(self._database)
-        self.backups = BackupStore(self._database)
-
-    def sync(self, path: str | Path, now: float, **options: Callable[[str], None]) -> SyncedFile:
-        """Read a sources file if it has changed; ``now`` is in epoch seconds.
-
-        ``report_progress``, a function, gets a message every few seconds; by default the log does.
-        Raises SourcesError for a wrong file.
-        """
-        return Sync(self._database, path, now, **options).run()
-
-    def has_read(self, path: str | Path) -> bool:
-        """Return True if the state has the sources of a file as it is now. Raises SourcesError."""
-        return Sync(self._database, path, 0.0).is_current()
-
-    def declaration(self, synced: SyncedFile, now: float) -> str:
-        """Return the name of the copy of what a file declares; it is needed at ``now``."""
-        return DeclarationCopies(self._database, synced.id, now).touch(synced.copy)
+        self.database = Database(url, wrap_error, may_wait, clock)
+        self.write = self.database.write
+        self.read = self.database.read
+        self.hosts = HostStore(self.database)
+        self.robots = RobotsStore(self.database)
+        self.blocklist = BlocklistStore(self.database)
+        self.evidence = EvidenceStore(self.database)
+        self.runs = RunStore(self.database)
+        self.backups = BackupStore(self.database)
 
     def rows(
         self,
@@ -92,7 +69,7 @@ class State:
         StateError if it fails.
         """
         query = ViewQuery(view, columns, where, group_by, order_by, limit)
-        return self._database.rows(query, params or {})
+        return self.database.rows(query, params or {})
 
     @contextmanager
     def log(self) -> Iterator[Log]:
@@ -100,7 +77,7 @@ class State:
 
         No crawl waits for it. Raises StateError if the database fails.
         """
-        with self._database.snapshot() as connection:
+        with self.database.snapshot() as connection:
             yield Log(connection)
 
     def now(self) -> float:
@@ -108,19 +85,25 @@ class State:
 
         A server is asked for its time once per second at most, within other transactions.
         """
-        return self._database.now()
+        return self.database.now()
 
-    def prune(self, now: float, log_seconds: float, may_continue: Callable[[], bool]) -> bool:
+    def prune(
+        self,
+        now: float,
+        log_seconds: float,
+        may_continue: Callable[[], bool],
+        further: Iterable[Deletable] = (),
+    ) -> bool:
         """Delete rows that are too old to be needed; ``now`` is in epoch seconds.
 
-        Requests and denials are deleted after ``log_seconds``; hosts, robots.txt files, and sources
-        files that no run reads after 90 days. Visited sources and entries are kept.
+        Requests and denials are deleted after ``log_seconds``; hosts, and robots.txt files
+        after 90 days. ``further`` are other old rows. Visited sources and entries are kept.
         ``may_continue`` is called before each small transaction; if it returns False, the pruning
         ends, and the result is False.
         """
-        groups: list[Deletable] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
+        groups: list[Deletable] = [*self.evidence.old_rows(now, log_seconds), *further]
         groups += self.robots.old_rows(now), old_hosts(now)
-        return delete_in_turn(self._database, groups, may_continue)
+        return delete_in_turn(self.database, groups, may_continue)
 
     @classmethod
     @contextmanager
@@ -137,4 +120,4 @@ class State:
 
     def close(self) -> None:
         """Close the database; committed rows stay."""
-        self._database.close()
+        self.database.close()

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import bindparam, select
 
-from walsh_scrapy.policy.freshness import Move
 from walsh_scrapy.policy.wording import storable
 
 if TYPE_CHECKING:
@@ -33,6 +32,17 @@ _Record = TypeVar("_Record", bound="DataclassInstance")
 _Item = TypeVar("_Item")
 #: Parameters of one statement. SQLite accepts 32,766.
 _MAX_PARAMETERS: Final = 10_000
+
+
+#: The columns of the move of a source that has not moved.
+_NO_MOVE: Final[Mapping[str, Any]] = {
+    "moved_to": None,
+    "moved_since": None,
+    "move_settled": False,
+    "move_failing_since": None,
+    "onward_to": None,
+    "onward_since": None,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,37 +93,13 @@ class SourceRecord:
         """The URL at which the source is requested: as declared, or where its move settled."""
         return self.moved_to if self.moved_to and self.move_settled else self.url
 
-    @property
-    def move(self) -> Move | None:
-        """Where permanent redirects lead, settled or not; None if they lead nowhere."""
-        if self.moved_to is None:
-            return None
-        onward = None
-        if self.onward_to is not None:
-            onward = Move(self.onward_to, self.onward_since or 0.0, is_settled=False)
-        since = self.moved_since or 0.0
-        return Move(self.moved_to, since, self.move_settled, onward, self.move_failing_since)
-
-    def with_move(self, move: Move | None) -> SourceRecord:
-        """Return the record with another move, or without one."""
-        onward = move.onward if move else None
-        return replace(
-            self,
-            moved_to=move.to if move else None,
-            moved_since=move.since if move else None,
-            move_settled=bool(move and move.is_settled),
-            move_failing_since=move.failing_since if move else None,
-            onward_to=onward.to if onward else None,
-            onward_since=onward.since if onward else None,
-        )
-
     def with_url(self, url: str) -> SourceRecord:
         """Return the record of the same source, declared under another spelling of its URL.
 
         If the source had moved to this spelling, that is settled: it is declared there now.
         """
         record = self if url == self.url else replace(self, url=url)
-        return record.with_move(None) if record.moved_to == url else record
+        return replace(record, **_NO_MOVE) if record.moved_to == url else record
 
 
 @dataclass(frozen=True, slots=True)

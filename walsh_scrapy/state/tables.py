@@ -35,7 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
-from walsh_scrapy.policy.freshness import CLOCK_SKEW, MAX_REVISIT_SECONDS
+from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Double, literal_column, select, text
 
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.durations import CLOCK_SKEW
 from walsh_scrapy.policy.pacing import MAX_EXCHANGE_SECONDS
 from walsh_scrapy.state.gaps import gap_view
 from walsh_scrapy.state.records import MAX_RESENT, REFUSED, upsert

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.tools.call import CommandError, WrongCall
-from walsh_scrapy.tools.files import Output
+from walsh_scrapy.tools.output import Output
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call

@@ -19,16 +19,16 @@ from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import (
-    Visit,
     content_type_of,
     links_of,
     note,
     request_of,
     set_visit,
     ticket_of,
-    visit_of,
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.feeds.reading import read
+from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
 from walsh_scrapy.metadata.alternates import (
     ABSENT,
     ACCEPT_LLMSTXT,
@@ -121,7 +121,7 @@ class DiscoverSpider(DeclaringSpider):
                 for request in self._request_llms_txt(offer):
                     yield request
             else:
-                visit = Visit(None, may_be_feed, reads_head=True)
+                visit = SourceVisit(None, may_be_feed, reads_head=True)
                 yield self._request(offer, offer.page, visit)
 
     async def parse(
@@ -166,7 +166,7 @@ class DiscoverSpider(DeclaringSpider):
         ``feeds`` is the number of feeds that the page declares.
         """
         content_type = content_type_of(response.headers)
-        visit = visit_of(request_of(response))
+        visit = source_visit_of(request_of(response))
         is_links = candidate.role == "llms.txt" or is_markdown(content_type)
         form: Form = "markdown" if is_links else "feed"
         if response.status in ABSENT:
@@ -180,7 +180,7 @@ class DiscoverSpider(DeclaringSpider):
             kind: Kind = "llms" if is_links else "feed"
             document = Document(kind, response.body, response.url, content_type, candidate.url)
             try:
-                feed = await Crawl.of(self.crawler).reader.read(document)
+                feed = await read(Crawl.of(self.crawler).reader, document)
                 candidate.set_feed(feed, form, response.url)
             except NotAFeed as error:
                 candidate.set_outcome(str(error))
@@ -208,16 +208,16 @@ class DiscoverSpider(DeclaringSpider):
         if requested < min(len(offer.feeds), MAX_FEED_REQUESTS):
             candidate = offer.feeds[requested]
             # `announced` makes ScopeMiddleware allow a feed that only the page declares.
-            visit = Visit(None, may_be_feed, announced=(candidate.url,))
+            visit = SourceVisit(None, may_be_feed, announced=(candidate.url,))
             yield self._request(offer, candidate, visit)
         elif not offer.has_feed and not any(feed.unsure for feed in offer.feeds):
             yield from self._request_llms_txt(offer)
 
     def _request_llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
         if not offer.llms_txt.requested:  # other pages of the host share it
-            yield self._request(offer, offer.llms_txt, Visit(None, may_be_llms))
+            yield self._request(offer, offer.llms_txt, SourceVisit(None, may_be_llms))
 
-    def _request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:
+    def _request(self, offer: SiteOffer, candidate: Candidate, visit: SourceVisit) -> Request:
         """Return a request for a document, which is marked as requested."""
         candidate.mark_requested()
         request = Request(

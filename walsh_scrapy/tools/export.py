@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 from scrapy.utils.conf import feed_complete_default_values_from_settings
 from scrapy.utils.misc import load_object
 
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.durations import format_duration
@@ -26,7 +27,7 @@ from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.state import StateError
 from walsh_scrapy.tools.call import WrongCall
-from walsh_scrapy.tools.files import Output
+from walsh_scrapy.tools.output import Output
 from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Export:
         urls = self._choose_sources(state)
         is_feed = format_name == "atom"
         source_of = cache(lambda url: self._declared.get(canonical_url(url)))
-        with state.entries.snapshot() as entries:
+        with Stores(state).entries.snapshot() as entries:
             exported = (
                 ExportedEntry(stored, item_of(stored), source_of(stored.source))
                 for stored in entries.matching(
@@ -176,7 +177,7 @@ class Export:
             sources = tuple(source for source in sources if source.url in wanted)
         if state is None:
             return write_opml(sources, file, lambda _url: None)
-        with state.entries.snapshot() as entries:
+        with Stores(state).entries.snapshot() as entries:
 
             def title_of(url: str) -> str | None:
                 entry = entries.newest(url)
@@ -192,7 +193,7 @@ class Export:
 
     def _choose_sources(self, state: State) -> tuple[str, ...]:
         """Return the URLs of the chosen sources, which may be declared and not visited yet."""
-        known_urls = state.sources.urls()
+        known_urls = Stores(state).sources.urls()
         try:
             return tuple(match for url in self.urls for match in find_sources(url, known_urls))
         except UnknownSource:

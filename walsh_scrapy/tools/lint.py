@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.files import read_file
+from walsh_scrapy.tools.output import read_file
 from walsh_scrapy.tools.show import print_lines
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.durations import format_moment, rfc3339
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment, rfc3339
 from walsh_scrapy.tools.show import ViewList
 
 if TYPE_CHECKING:
@@ -46,6 +46,6 @@ def find_last_start(state: State) -> float | None:
 
     Entries with a time in the future are ignored, because the clock was wrong then.
     """
-    number = state.entries.latest_run(time.time() + CLOCK_SKEW)
+    number = Stores(state).entries.latest_run(time.time() + CLOCK_SKEW)
     run = state.runs.find(number) if number is not None else None
     return run.started_at if run else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.sources.loading import read_declarations
 from walsh_scrapy.sources.source import SourcesError
 
@@ -39,7 +40,7 @@ def check_sources_file(
     if not is_needed and not file.exists():
         return
     try:
-        if state is None or not state.has_read(file):
+        if state is None or not Stores(state).has_read(file):
             for _ in read_declarations(file, []):
                 pass
     except SourcesError as error:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import Source, declared_urls
@@ -143,20 +144,20 @@ def resume(state: State, url: str) -> bool:
     Also forgets the validators of the source, and what is known about the llms.txt of a page, also
     where the page has moved, so that the next visit fetches the complete documents.
     """
-    record = state.sources.find(url)
+    record = Stores(state).sources.find(url)
     if record is None:
         return False
     for address in {record.url, record.address} if record.kind == "llms" else ():
         for llms_txt in declared_urls(Source(address, "llms")):
-            state.llmstxt.forget(llms_txt)
-    return state.sources.resume(record.url)
+            Stores(state).llmstxt.forget(llms_txt)
+    return Stores(state).sources.resume(record.url)
 
 
 def _find_rows(state: State, url: str) -> list[dict[str, Any]]:
     """Return the rows of the sources that a URL means. Raises UnknownSource."""
     rows = list(state.rows("readable_sources", where="url = :url", params={"url": url}))
     if not rows:
-        for spelling in find_sources(url, state.sources.known_urls()):
+        for spelling in find_sources(url, Stores(state).sources.known_urls()):
             params = {"url": spelling}
             rows += state.rows("readable_sources", where="url = :url", params=params)
     return rows
@@ -169,8 +170,10 @@ def _sync(call: Call) -> int:
     file = call.sources_file
     with closing(State(call.options.state_url)) as state:
         state.hosts.set_pace_by(call.options.pace_by.value)
-        synced = state.sync(file, time.time(), report_progress=partial(print, file=sys.stderr))
-        total = state.sources.total(synced.id)
+        synced = Stores(state).sync(
+            file, time.time(), report_progress=partial(print, file=sys.stderr)
+        )
+        total = Stores(state).sources.total(synced.id)
     new, changed, removed = synced.changes or (0, 0, 0)
     stayed = total - new - changed
     print(
@@ -194,13 +197,13 @@ def _synced_state(call: Call) -> Iterator[State]:
     with call.state_if_any() as state:
         if state is not None:
             try:
-                state.sync(file, time.time(), report_progress=tell)
+                Stores(state).sync(file, time.time(), report_progress=tell)
             except StateError:
-                if not state.has_read(file):
+                if not Stores(state).has_read(file):
                     warn(f"{file} has changed and is not loaded: the state database is read-only")
             yield state
             return
     with closing(State("sqlite://")) as state:
         state.hosts.set_pace_by(call.options.pace_by.value)
-        state.sync(file, time.time(), report_progress=tell)
+        Stores(state).sync(file, time.time(), report_progress=tell)
         yield state

@@ -12,8 +12,8 @@ from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.loading import PlacedSource, open_sources, parse_declarations
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.files import Output
 from walsh_scrapy.tools.offers import source_table
+from walsh_scrapy.tools.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

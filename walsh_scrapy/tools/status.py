@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.files import atomic_file
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.tools.call import WrongCall
-from walsh_scrapy.tools.files import atomic_file
 from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.show import show
 

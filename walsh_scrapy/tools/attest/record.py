@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import text
 
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.durations import CLOCK_SKEW
 from walsh_scrapy.policy.robots.copy import MAX_SETTLING_SECONDS
 from walsh_scrapy.state.gaps import GAP_TOLERANCE, clock_steps, end_of_exchange
 from walsh_scrapy.state.sql import Sql

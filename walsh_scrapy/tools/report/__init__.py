@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.files import Output
+from walsh_scrapy.tools.output import Output
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call

@@ -10,8 +10,7 @@ from datetime import date, datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.durations import format_moment, rfc3339
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.hosts import HOST_ORDER, IS_LISTED

@@ -12,9 +12,9 @@ import pytest
 from scrapy import Spider
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy.extensions.feedexport import FeedExporter, FileFeedStorage
+from walsh_scrapy.feeds.feedexport import FeedExporter, FileFeedStorage
 
-STORAGE = "walsh_scrapy.extensions.feedexport.FileFeedStorage"
+STORAGE = "walsh_scrapy.feeds.feedexport.FileFeedStorage"
 FORMATS = ["jsonl", "json", "csv", "xml"]
 LONG = "\u00e9" * 20_000  # more than Python buffers by default
 

@@ -8,15 +8,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.ticket import (
-    Lifetime,
-    Validators,
-    first_url,
-    hops_of,
-    set_visit,
-    visit_of,
-)
+from walsh_scrapy.crawl.ticket import Validators, first_url, hops_of, set_visit
 from walsh_scrapy.exceptions import AlreadyRead, Denied, NotModified, Unreachable
+from walsh_scrapy.feeds.lifetimes import Lifetime
+from walsh_scrapy.feeds.sourcevisit import source_visit_of
 from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import are_permanent
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.ticket import Visit
+    from walsh_scrapy.feeds.sourcevisit import SourceVisit
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.records import SourceRecord
@@ -121,9 +116,9 @@ def _is_gone(record: SourceRecord, request: Request, response: Response) -> bool
     return is_gone_here(record, request, response) or (is_final and visit.has_gone_page)
 
 
-def visited(request: Request) -> tuple[Visit, Source]:
+def visited(request: Request) -> tuple[SourceVisit, Source]:
     """Return the visit that a request belongs to, and its source."""
-    visit = visit_of(request)
+    visit = source_visit_of(request)
     if visit is None or visit.source is None:
         raise ValueError(f"{request} is for no declared source")
     return visit, visit.source

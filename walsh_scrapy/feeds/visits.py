@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.asyncio import sleep
 
-from walsh_scrapy.crawl.network import LastVisit
+from walsh_scrapy.crawl.declared import LastVisit
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import HostWork, in_order
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context, DeclaredDelays
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.feeds.stores import Stores
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.hoststore import OtherOwner
     from walsh_scrapy.state.records import SourceRecord
@@ -64,11 +65,13 @@ class Visits:
         self,
         crawler: Crawler,
         context: Context,
+        stores: Stores,
         declared_delays: DeclaredDelays,
         queue: Queue,
         hosts: Hosts,
     ) -> None:
         self.context = context
+        self.stores = stores
         self.declared_delays = declared_delays
         self.queue = queue
         self.hosts = hosts
@@ -78,12 +81,12 @@ class Visits:
     def begin(self, host: str, due: DueSource) -> None:
         """Begin the visit of a source, and own its host until it ends."""
         self._begun[due.source.url] = due
-        self.hosts.begin_visit(host, due.source)
+        self.hosts.begin_visit(host, due.source.url)
 
     def end(self, source: Source) -> None:
         """Note that a visit has ended."""
         self._begun.pop(source.url, None)
-        self.hosts.end_visit(source)
+        self.hosts.end_visit(source.url)
 
     def is_begun(self, source: Source) -> bool:
         """Return True if the visit of a due source is in progress."""
@@ -107,7 +110,7 @@ class Visits:
         """Return the row of a source, in a visit as of its begin: no other worker changes it."""
         if due := self._begun.get(source.url):
             return due.record
-        record = self.context.state.sources.find(source.url)
+        record = self.stores.sources.find(source.url)
         return record and record.with_url(source.url)
 
     def owner(self, url: str) -> Source | None:
@@ -169,7 +172,7 @@ class DueSources:
         self._hosts = visits.hosts
         self._clock = visits.context.clock
         self._state = visits.context.state
-        self._store = self._state.sources
+        self._store = visits.stores.sources
         self._chosen = chosen
         revisit = visits.context.options.min_revisit
         self._selection_name = (

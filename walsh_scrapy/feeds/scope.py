@@ -20,10 +20,10 @@ from walsh_scrapy.crawl.ticket import (
     request_of,
     resolved,
     set_visit,
-    source_of,
-    visit_of,
 )
 from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
 from walsh_scrapy.metadata.alternates import announced, is_dump
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.programname import program_name
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.crawl import Crawl
-    from walsh_scrapy.crawl.visits import Visits
+    from walsh_scrapy.feeds.visits import Visits
     from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,8 @@ class ScopeMiddleware(Component, RequestPreparer):
 
     def __init__(self, crawl: Crawl) -> None:
         super().__init__(crawl)
-        self._visits = crawl.visits
+        self._declared = FeedCrawl.of(crawl)
+        self._visits = self._declared.visits
         self._denials = crawl.denials
         self._options = crawl.context.options
         self._declared_only = self._options.scope == "declared"
@@ -107,7 +108,7 @@ class ScopeMiddleware(Component, RequestPreparer):
                 yield item
                 continue
             request = resolved(item) or item
-            if (visit := visit_of(request)) and visit.source:
+            if (visit := source_visit_of(request)) and visit.source:
                 set_visit(request, replace(visit, announced=_announced(response)))
             if self._accept(request):
                 yield request
@@ -117,9 +118,7 @@ class ScopeMiddleware(Component, RequestPreparer):
         """The declared URLs. The first use warns if the spider declares none."""
         spider = self._crawl.crawler.spider
         # A file has at least one source, and to count its sources would read all of them.
-        declares = self._crawl.sources_file or (
-            isinstance(spider, DeclaringSpider) and spider.sources
-        )
+        declares = self._declared.file or (isinstance(spider, DeclaringSpider) and spider.sources)
         if not self._options.is_walsh_research and not declares:
             logger.warning(
                 "%s has no declared sources, so it may request nothing; "
@@ -131,7 +130,7 @@ class ScopeMiddleware(Component, RequestPreparer):
     def _declared_by(self, request: Request) -> _DeclaredBy | None:
         if request.method != "GET":
             return None
-        visit = visit_of(request)
+        visit = source_visit_of(request)
         first = first_url(request)
         if self._declarations.declares(first, source_of(request)):
             return "declared"
@@ -167,7 +166,7 @@ def _announced(response: Response) -> tuple[str, ...]:
     The page declares them by its Link headers. A document at such a URL cannot declare further
     ones.
     """
-    visit = visit_of(request_of(response))
+    visit = source_visit_of(request_of(response))
     if visit is None or visit.source is None or visit.source.kind != "llms":
         return ()
     return visit.announced or announced(links_of(response), response.url)

@@ -12,9 +12,12 @@ from scrapy import Request
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_gates
-from walsh_scrapy.crawl.ticket import Visit, set_visit, visit_of
-from walsh_scrapy.crawl.visits import DueSources
+from walsh_scrapy.crawl.ticket import set_visit
 from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.reading import read
+from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
+from walsh_scrapy.feeds.visits import DueSources
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.spider import DeclaringSpider
@@ -88,12 +91,12 @@ class SourcesSpider(DeclaringSpider):
 
         They are read from the state, into which the file is synced first.
         """
-        crawl = Crawl.of(self.crawler)
-        if crawl.sources_file is None:
-            raise ValueError(f"{self} has no sources file; build it with from_crawler")
         if self._sources is None:
-            selection = Selection(crawl.sources_file.id, self.kind, self.only)
-            self._sources = DeclaredSources(crawl.context.state.sources, selection)
+            feed_crawl = FeedCrawl.of(Crawl.of(self.crawler))
+            if feed_crawl.file is None:
+                raise ValueError(f"{self} has no sources file; build it with from_crawler")
+            selection = Selection(feed_crawl.file.id, self.kind, self.only)
+            self._sources = DeclaredSources(feed_crawl.stores.sources, selection)
         return self._sources
 
     @classmethod
@@ -118,7 +121,7 @@ class SourcesSpider(DeclaringSpider):
         crawl = Crawl.of(self.crawler)
         declared = self.sources
         try:
-            due = DueSources(crawl.visits, declared.chosen, force=self.force)
+            due = DueSources(FeedCrawl.of(crawl).visits, declared.chosen, force=self.force)
             due.report(crawl.stats)
             async for source, url in due.due_urls():
                 yield self.first_request(source, url)
@@ -176,7 +179,7 @@ class SourcesSpider(DeclaringSpider):
         )
         # HttpCacheMiddleware would answer with an old copy, although the source has validators.
         request.meta["dont_cache"] = True
-        set_visit(request, Visit(source, readable))
+        set_visit(request, SourceVisit(source, readable))
         return request
 
     async def read(self, document: Document) -> Feed:
@@ -186,10 +189,10 @@ class SourcesSpider(DeclaringSpider):
         Raises NotAFeed if the document is none, or needs too much of either, and StillDue if the
         crawl ends before the document was parsed.
         """
-        return await Crawl.of(self.crawler).reader.read(document)
+        return await read(Crawl.of(self.crawler).reader, document)
 
     @staticmethod
     def unread(response: Response) -> str | None:
         """Return the Content-Type of a body that was not downloaded; None if it was downloaded."""
-        visit = visit_of(response.request) if response.request else None
+        visit = source_visit_of(response.request) if response.request else None
         return visit.unread if visit else None

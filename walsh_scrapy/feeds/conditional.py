@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.messages import conditions_of
-from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of, visit_of
+from walsh_scrapy.crawl.messages import conditions_of, set_conditions
+from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
-from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.sourcevisit import source_visit_of
+from walsh_scrapy.policy.durations import CLOCK_SKEW
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -29,17 +31,16 @@ class ConditionalMiddleware(Component):
 
     def __init__(self, crawl: Crawl) -> None:
         self._crawler = crawl.crawler  # its spider is made later
-        self._visits = crawl.visits
+        self._declared = FeedCrawl.of(crawl)
+        self._visits = self._declared.visits
+        self._stores = self._declared.stores
         self._context = crawl.context
 
     async def process_request(self, request: Request) -> None:
         """Set the validators of this URL, and remove those that a redirect copied along."""
         if not hops_of(request):  # else the first request of the redirect chain was checked
             self._check_due(request)
-        for name, value in conditions_of(request).items():
-            request.headers.pop(name, None)
-            if value is not None:
-                request.headers[name] = value
+        set_conditions(request)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Raise NotModified if a page answered 304 to a conditional request."""
@@ -54,7 +55,7 @@ class ConditionalMiddleware(Component):
 
         Raises NotDue or AlreadyRead for a request that comes before its source is due.
         """
-        visit = visit_of(request)
+        visit = source_visit_of(request)
         if visit and visit.source:
             self._check_source(visit.source)
             if visit.llmstxt:
@@ -75,7 +76,7 @@ class ConditionalMiddleware(Component):
         if self._is_forced or self._visits.is_begun(source):
             return
         now = self._context.clock.now()
-        due = self._context.state.sources.due(
+        due = self._stores.sources.due(
             source.url, source.revisit_interval(self._context.options.min_revisit), now
         )
         if due and due.at > now:
@@ -98,7 +99,7 @@ class ConditionalMiddleware(Component):
         """
         min_revisit = self._context.options.min_revisit
         now = self._context.clock.now()
-        other = self._context.state.sources.due(url, min_revisit, now)
+        other = self._stores.sources.due(url, min_revisit, now)
         if other is None or other.record.visited_at is None or other.record.kind != source.kind:
             return
         has_moved = other.record.address != other.record.url
@@ -113,7 +114,7 @@ class ConditionalMiddleware(Component):
 
         All sources of a host share its llms.txt, so one run fetches it once, even with ``force=1``.
         """
-        record = self._context.state.llmstxt.find(url)
+        record = self._stores.llmstxt.find(url)
         if record is None:
             return None
         now = self._context.clock.now()
@@ -125,5 +126,4 @@ class ConditionalMiddleware(Component):
 
     @property
     def _is_forced(self) -> bool:
-        spider = self._crawler.spider
-        return isinstance(spider, DeclaringSpider) and spider.force
+        return self._declared.is_forced

@@ -8,11 +8,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.crawl.messages import conditions_of
-from walsh_scrapy.crawl.result import visited
 from walsh_scrapy.crawl.ticket import first_url, hops_of
+from walsh_scrapy.feeds.moves import move_of, moved
+from walsh_scrapy.feeds.result import visited
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.durations import CLOCK_SKEW
 from walsh_scrapy.policy.freshness import (
-    CLOCK_SKEW,
     move_after_document,
     move_after_failure,
     permanent_targets,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from walsh_scrapy.crawl.result import Result
+    from walsh_scrapy.feeds.result import Result
     from walsh_scrapy.policy.freshness import Move
 
     MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
@@ -125,10 +126,10 @@ def with_move(
     """Return the row of a source after a page or a document with the URL ``last``."""
     hops = hops_of(request)
     targets = permanent_targets([*(hop.url for hop in hops), last], [hop.status for hop in hops])
-    move = move_after(record.move, record.url, first_url(request), targets, now)
+    move = move_after(move_of(record), record.url, first_url(request), targets, now)
     if move and move.is_settled and record.address != move.to:
         logger.info("%s moved to %s, and is requested there from now on", record.url, move.to)
-    return record.with_move(move)
+    return moved(record, move)
 
 
 def _after_failure(record: SourceRecord, request: Request, now: float) -> SourceRecord:
@@ -136,7 +137,7 @@ def _after_failure(record: SourceRecord, request: Request, now: float) -> Source
     requested = first_url(request)
     if requested not in (record.url, record.moved_to):
         requested = record.address  # another document failed, and so did the visit of the page
-    move = move_after_failure(record.move, record.url, requested, now)
+    move = move_after_failure(move_of(record), record.url, requested, now)
     if move and move.is_doubted and record.move_settled:
         logger.info("%s failed for a week: %s is requested again", move.to, record.url)
-    return record.with_move(move)
+    return moved(record, move)

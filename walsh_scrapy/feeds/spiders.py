@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
-from walsh_scrapy.crawl.ticket import DATA_LOSS, Visit, content_type_of, links_of, set_visit
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, links_of, set_visit
+from walsh_scrapy.feeds.sourcesspider import SourcesSpider
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.alternates import (
     ABSENT,
@@ -20,7 +22,6 @@ from walsh_scrapy.metadata.alternates import (
 )
 from walsh_scrapy.metadata.document import Document, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.sourcesspider import SourcesSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -137,7 +138,7 @@ class LlmsSpider(SourcesSpider):
 
     def _request_llmstxt(self, source: Source, url: str) -> Request:
         request = self.request(source, url, ACCEPT_LLMSTXT, may_be_llms)
-        set_visit(request, Visit(source, may_be_llms, llmstxt=url))
+        set_visit(request, SourceVisit(source, may_be_llms, llmstxt=url))
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 

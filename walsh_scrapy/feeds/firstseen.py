@@ -18,16 +18,11 @@ from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.outcome import Outcomes
-from walsh_scrapy.crawl.ticket import (
-    hops_of,
-    repeats,
-    request_of,
-    set_visit,
-    source_of,
-    visit_of,
-)
+from walsh_scrapy.crawl.ticket import hops_of, repeats, request_of, set_visit
 from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.outcome import Outcomes
+from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
 from walsh_scrapy.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.metadata.entries import (
     DocumentKeys,
@@ -80,7 +75,9 @@ class FirstSeenMiddleware(Component):
         self._crawl = crawl
         self._context = crawl.context
         self._queue = crawl.queue
-        self._outcomes = Outcomes(crawl.stats, crawl.problems, crawl.visits, crawl.engine)
+        self._outcomes = Outcomes(
+            crawl.stats, crawl.problems, FeedCrawl.of(crawl).visits, crawl.engine
+        )
         self._handled: WeakSet[Request] = WeakSet()  # requests whose outcome is recorded
         # The Walsh-Research bot promises to keep metadata only; other bots may yield any item.
         self._metadata_only = self._context.options.is_walsh_research
@@ -89,7 +86,7 @@ class FirstSeenMiddleware(Component):
         """Pass on start requests while the scheduler has room, with the errback of this class."""
         async for item in start:
             await self._queue.wait_for_room()
-            if isinstance(item, Request) and visit_of(item):
+            if isinstance(item, Request) and source_visit_of(item):
                 self._crawl.reader.expect_documents()
             yield self._add_errback(item)
 
@@ -324,7 +321,7 @@ def _continue_visit(request: Request, following: object) -> bool:
     A copy of the request itself, which the spider yields to try again, joins the visit here. A copy
     of a redirected request does not, because its URL is not declared.
     """
-    visit = visit_of(request)
+    visit = source_visit_of(request)
     if visit is None or visit.source is None or not isinstance(following, Request):
         return False
     if repeats(request, following) and not hops_of(request):

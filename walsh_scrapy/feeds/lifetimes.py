@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from walsh_scrapy.crawl.ticket import Lifetime
 from walsh_scrapy.policy.freshness import Freshness
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.ticket import Visit
+    from walsh_scrapy.feeds.sourcevisit import SourceVisit
+
+
+class Lifetime(NamedTuple):
+    """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
+
+    url: str
+    until: float
 
 
 def freshness_of(response: Response) -> Freshness:
@@ -36,7 +42,7 @@ def lifetime_of(response: Response, now: float) -> Lifetime:
     return Lifetime(response.url, now + freshness_of(response).lifetime(now))
 
 
-def fresh_until(visit: Visit, home: str, now: float) -> float:
+def fresh_until(visit: SourceVisit, home: str, now: float) -> float:
     """Return when the last response of a visit expires, in epoch seconds.
 
     Redirects count too, and so do pages that led to another document. The next visit begins at the

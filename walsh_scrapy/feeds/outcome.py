@@ -15,23 +15,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy.crawl.lifetimes import fresh_until, freshness_of, lifetime_of
-from walsh_scrapy.crawl.result import Result, is_gone_here, result_of, visited
-from walsh_scrapy.crawl.sourcerecord import (
-    after_refusal,
-    record_after,
-    start_of_streak,
-    with_move,
-    with_validators,
-)
-from walsh_scrapy.crawl.ticket import (
-    DATA_LOSS,
-    PageResult,
-    hops_of,
-    set_visit,
-    source_of,
-    ticket_of,
-)
+from walsh_scrapy.crawl.ticket import DATA_LOSS, hops_of, set_visit, ticket_of
 from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     BadAnswer,
@@ -42,6 +26,17 @@ from walsh_scrapy.exceptions import (
     StateUnavailable,
     StillDue,
 )
+from walsh_scrapy.feeds.lifetimes import fresh_until, freshness_of, lifetime_of
+from walsh_scrapy.feeds.moves import move_of, moved
+from walsh_scrapy.feeds.result import Result, is_gone_here, result_of, visited
+from walsh_scrapy.feeds.sourcerecord import (
+    after_refusal,
+    record_after,
+    start_of_streak,
+    with_move,
+    with_validators,
+)
+from walsh_scrapy.feeds.sourcevisit import PageResult, source_of
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints, move_after_intermediate, not_before
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
@@ -55,8 +50,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.problems import Problems
     from walsh_scrapy.crawl.scrapyinternals import Engine
-    from walsh_scrapy.crawl.ticket import Visit
-    from walsh_scrapy.crawl.visits import Visits
+    from walsh_scrapy.feeds.sourcevisit import SourceVisit
+    from walsh_scrapy.feeds.visits import Visits
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.state.entries import EntryRecord
 
@@ -147,7 +142,7 @@ class Outcomes:
             is_gone = visit.has_gone_page or is_gone_here(record, request, ended)
             if ended.status < 400:
                 record = with_move(move_after_intermediate, record, request, ended.url, now)
-            visit = replace(visit, page=PageResult(is_gone, record.move))
+            visit = replace(visit, page=PageResult(is_gone, move_of(record)))
         set_visit(following, visit.carried_to(visited(following)[0]))
 
     def record_exception(
@@ -210,7 +205,7 @@ class Outcomes:
         visit, source = visited(request)
         record = self._visits.find_record(source) or SourceRecord(url=source.url, kind=source.kind)
         record = replace(record, kind=source.kind)
-        return record.with_move(visit.page.move) if visit.page else record
+        return moved(record, visit.page.move) if visit.page else record
 
     def _end_visit(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
@@ -306,12 +301,12 @@ class Outcomes:
         _, source = visited(request)
         previous = self._visits.find_record(source)
         host = self._context.host(record.address)
-        store = self._context.state.sources
+        store = self._visits.stores.sources
         work = store.outcome_writer(previous, record, entries, llmstxt, host=host)
-        return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
+        return self._visits.hosts.commit(source.url, work, store.is_written(record), ends=ends)
 
     def _llmstxt_after(
-        self, request: Request, visit: Visit, result: Result
+        self, request: Request, visit: SourceVisit, result: Result
     ) -> LlmsTxtRecord | None:
         """Return the new record of the llms.txt that was requested; None for any other request.
 
@@ -326,7 +321,7 @@ class Outcomes:
         intervals = [lifetime.until - now for lifetime in visit.lifetimes if lifetime.url in urls]
         due_at = not_before(now, max(intervals, default=0.0), UpdateHints(), min_revisit)
         due_at = max(due_at, now + min_revisit)
-        record = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
+        record = self._visits.stores.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
         problem = "" if result.document_url else result.detail
         record = replace(record, requested_at=now, due_at=due_at, problem=problem)
         return with_validators(record, result) if result.document_url else record

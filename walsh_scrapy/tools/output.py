@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
+from walsh_scrapy.files import UnreadableFile, atomic_file, read_within
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.sources.files import UnreadableFile, read_within
 from walsh_scrapy.tools.call import CommandError, WrongCall
 
 if TYPE_CHECKING:
@@ -99,34 +99,3 @@ def read_file(name: str) -> bytes:
             ) from error
         reason = getattr(error, "strerror", None) or error
         raise WrongCall(f"{name} cannot be read: {reason}") from error
-
-
-@contextmanager
-def atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces ``target`` when the block ends without an exception.
-
-    The folder is created if needed, as Scrapy does for exports. A symbolic link is followed. A
-    target that is not a regular file (`/dev/null`, a pipe) is written directly. Raises OSError.
-    """
-    import secrets
-
-    place = Path(
-        os.path.realpath(target)
-    )  # unlike Path.resolve, this does not raise for a loop of links
-    if place.exists() and not place.is_file():
-        with place.open("wb") as file:
-            yield file
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
-    with part.open("xb") as file:
-        try:
-            if place.exists():
-                part.chmod(place.stat().st_mode & 0o777)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            part.replace(place)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise

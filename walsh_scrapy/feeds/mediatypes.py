@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -44,7 +43,7 @@ class MediaTypes:
             return
         content_type = content_type_of(headers)
         is_readable = visit.readable(content_type)
-        set_visit(request, replace(visit, unread=None if is_readable else content_type))
+        set_visit(request, visit.typed(content_type, is_readable=is_readable))
         if not is_readable:
             # The response is kept without its body, because a middleware may need its status.
             raise StopDownload(fail=False)

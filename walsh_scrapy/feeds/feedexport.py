@@ -14,8 +14,8 @@ from scrapy.utils.defer import ensure_awaitable
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import words_of
+from walsh_scrapy.files import atomic_file
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.tools.files import atomic_file
 
 if TYPE_CHECKING:
     from scrapy import Spider

@@ -10,9 +10,14 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl import hosts, visits
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import Visit, set_visit
-from walsh_scrapy.crawl.visits import MAX_PAGE_SOURCES, DueSources
+from walsh_scrapy.crawl.ticket import (
+    set_visit,
+)
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
+from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.visits import MAX_PAGE_SOURCES, DueSources
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.log import RequestRecord
@@ -85,12 +90,14 @@ def visit(tmp_path):
     def visit_all(crawl, urls, after=lambda _due: None):
         file = tmp_path / "sources.toml"
         file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
-        number = crawl.context.state.sync(file, crawl.context.clock.now()).id
+        number = Stores(crawl.context.state).sync(file, crawl.context.clock.now()).id
         crawl.queue.open()
 
         async def visited():
             found = []
-            async for due in DueSources(crawl.visits, Selection(number, "feed")).due_urls():
+            async for due in DueSources(
+                FeedCrawl.of(crawl).visits, Selection(number, "feed")
+            ).due_urls():
                 found.append(due.url)
                 after(due)
             return found
@@ -192,7 +199,7 @@ def test_a_host_is_free_for_a_moment_after_a_minute(worker, clock, sleeps, visit
 
     def end(due):
         sleeps.passes(delay)
-        ours.visits.end(due.source)
+        FeedCrawl.of(ours).visits.end(due.source)
 
     assert sorted(visit(ours, urls, end)) == sorted(urls)
     gaps = [after - before for before, after in pairwise(free_at)]
@@ -206,7 +213,7 @@ def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, visit
 
     def end(due):
         sleeps.passes(10.0)
-        ours.visits.end(due.source)
+        FeedCrawl.of(ours).visits.end(due.source)
         left.remove(due.url)
         assert not left or reader.hosts.take(HOST, reader) == "wait"
 
@@ -230,7 +237,7 @@ def test_what_is_deferred_at_another_host_gives_up_neither(worker):
     """A redirect to a host that a worker has given up is deferred, and its own host is not."""
     ours, other = worker(), worker()
     source, request = Source(f"http://{HOST}/"), Request("http://b.example/")
-    set_visit(request, Visit(source, bool))
+    set_visit(request, SourceVisit(source, bool))
     assert other.hosts is not None, "its run has begun"
     assert ours.queue.own(HOST, source.url) == "ready"
     with pytest.raises(RequestDeferred):
@@ -277,7 +284,7 @@ def test_a_redirect_of_another_worker_ends_no_visits_of_a_host(worker, clock, sl
 
     def end(due):
         sleeps.passes(10.0)
-        ours.visits.end(due.source)
+        FeedCrawl.of(ours).visits.end(due.source)
 
     assert len(visit(ours, [f"http://{HOST}/{number}" for number in range(20)], end)) == 20
     assert owned
@@ -304,7 +311,7 @@ def test_the_delay_of_a_source_keeps_the_host_it_redirects_to(worker):
     ours, other = worker(), worker()
     source = Source(f"http://{HOST}/", delay=timedelta(hours=1))
     request = Request("http://b.example/")
-    set_visit(request, Visit(source, bool))
+    set_visit(request, SourceVisit(source, bool))
     assert other.hosts is not None, "its run has begun"
     assert ours.queue.own("b.example", request) == "ready"
     with pytest.raises(RequestDeferred):

@@ -1,14 +1,16 @@
-"""Opening files that an operator names, with limits for the time and memory that they take."""
+"""Files that an operator names: read within limits, and written completely or not at all."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO, Final
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import BufferedReader
-    from pathlib import Path
 
 #: The maximum size of a file that is read piece by piece: ten times the size of 1,000,000 sources.
 MAX_FILE_BYTES: Final = 2**30
@@ -43,6 +45,33 @@ def read_within(file: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> bytes:
     if len(body) > max_bytes:
         raise UnreadableFile(f"this is larger than the maximum of {max_bytes} bytes")
     return body
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file that replaces ``target`` when the block ends without an exception.
+
+    The folder is created if needed, as Scrapy does for exports. A symbolic link is followed. A
+    target that is not a regular file (`/dev/null`, a pipe) is written directly. Raises OSError.
+    """
+    place = Path(os.path.realpath(target))  # Path.resolve raises for a loop of links
+    if place.exists() and not place.is_file():
+        with place.open("wb") as file:
+            yield file
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}.part")
+    with part.open("xb") as file:
+        try:
+            if place.exists():
+                part.chmod(place.stat().st_mode & 0o777)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            part.replace(place)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -23,17 +23,20 @@ from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError, ResponseNeverReceived
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.lifetimes import fresh_until
-from walsh_scrapy.crawl.outcome import Outcomes
-from walsh_scrapy.crawl.result import Result
-from walsh_scrapy.crawl.sourcerecord import after_refusal, record_after
-from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
+from walsh_scrapy.crawl.ticket import (
+    set_visit,
+)
 from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.feeds import firstseen
+from walsh_scrapy.feeds.firstseen import DocumentItems, _yield_in_turns
+from walsh_scrapy.feeds.lifetimes import Lifetime, fresh_until
+from walsh_scrapy.feeds.outcome import Outcomes
+from walsh_scrapy.feeds.result import Result
+from walsh_scrapy.feeds.sourcerecord import after_refusal, record_after
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.spidermiddlewares import firstseen
-from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _yield_in_turns
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
@@ -49,7 +52,7 @@ def entry(number, published=None, title="x"):
 
 def items_of(*items):
     request, clock = Request(URL), SimpleNamespace(now=lambda: NOW)
-    set_visit(request, Visit(Source(URL), bool))
+    set_visit(request, SourceVisit(Source(URL), bool))
     found = DocumentItems(request, SimpleNamespace(clock=clock, run=None))
     for item in items:
         found.add(item)
@@ -119,7 +122,7 @@ def test_a_wrong_clock_does_not_change_the_begin_of_refusals(since, then):
 
 def outcome_of(known=None, visit=None, **result):
     request = Request(URL)
-    set_visit(request, visit or Visit(Source(URL), bool))
+    set_visit(request, visit or SourceVisit(Source(URL), bool))
     before = SourceRecord(url=URL, kind="feed", failures=2, etag=b"x", validator_url=URL)
     return record_after(known or before, request, Result(**result), 90.0)
 
@@ -160,11 +163,11 @@ def test_each_result_counts_failures_and_keeps_validators_or_not():
 
 def test_a_lifetime_counts_from_where_the_next_visit_begins():
     lifetimes = (Lifetime("http://old.example/", 900.0), Lifetime(URL, 200.0))
-    visit = Visit(Source(URL), bool, lifetimes=lifetimes)
+    visit = SourceVisit(Source(URL), bool, lifetimes=lifetimes)
     assert fresh_until(visit, "http://old.example/", 90.0) == 900.0
     assert fresh_until(visit, URL, 90.0) == 200.0
     assert fresh_until(visit, "http://else.example/", 90.0) == 900.0
-    assert fresh_until(Visit(Source(URL), bool), URL, 90.0) == 90.0
+    assert fresh_until(SourceVisit(Source(URL), bool), URL, 90.0) == 90.0
 
 
 # Why a request failed is one sentence: which host, and what went wrong.
@@ -242,7 +245,7 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
     engine = SimpleNamespace(end=lambda reason, line: ends.append((reason, line)))
     outcomes = Outcomes(None, None, visits, engine)
     request = Request(URL)
-    set_visit(request, Visit(Source(URL), bool))
+    set_visit(request, SourceVisit(Source(URL), bool))
     assert outcomes.record_entries(request, ()) == frozenset()
     assert outcomes._end_visit(request, Result("fetched")) == frozenset()
     ((reason, line),) = ends

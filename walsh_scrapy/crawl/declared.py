@@ -1,0 +1,88 @@
+"""What a crawl asks the feed crawler, if its spider declares sources.
+
+`Crawl.declared` is the `Declared` below in a project's own crawl, which declares nothing, and its
+subclass `walsh_scrapy.feeds.feedcrawl.FeedCrawl` in a declared crawl. The subclass is named by its
+path, so that an own crawl imports nothing of the feed crawler.
+
+`Declared` has the questions about the crawl as a whole. Those about one request are in the `Visit`
+of its ticket (`crawl.ticket`). The feed crawler makes its requests and records its results itself,
+by `Queue` and `Hosts`, as any component of a crawl may.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scrapy.utils.misc import load_object
+
+from walsh_scrapy.crawl.startup import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.state.retention import Deletable
+
+#: The subclass for declared crawls.
+FEED_CRAWL: Final = "walsh_scrapy.feeds.feedcrawl.FeedCrawl"
+
+
+class LastVisit(NamedTuple):
+    """The end of the last visit of a source, in epoch seconds; None if it was never visited."""
+
+    at: float | None
+
+
+class Declared:
+    """What a spider declares. These are the answers for a spider that declares nothing.
+
+    It is made with the first component that needs it. The spider exists then, except in `shell`.
+    """
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether the run ignores due times; its row in the state says so."""
+        return False
+
+    def delays(self) -> Mapping[str, float]:
+        """Return the delays that are declared, by the names of their hosts, in seconds.
+
+        Called once, when the queue is made: before the first request, and before the spider starts.
+        A wrong declaration ends the process with one line here. Delays of single requests are those
+        of their visits (`Visit.delay`).
+        """
+        return {}
+
+    def declaration(self) -> bytes | str:
+        """Return what the run declares: a document, or the name of a copy that the state has.
+
+        Called once, when the spider opens, for the row of the run. b"" means nothing. It must not
+        read every source if the state has a copy. Raises StateUnavailable.
+        """
+        return b""
+
+    def last_visit(self, host: str) -> LastVisit | None:  # noqa: ARG002 - for the subclass
+        """Return the latest earlier visit of what is visited at a host now; None if nothing is.
+
+        Called for a connection that failed for a reason that may lie on either side: if another run
+        proved the network since, the host is to blame.
+        """
+        return None
+
+    def old_rows(self, now: float) -> Iterable[Deletable]:  # noqa: ARG002 - for the subclass
+        """Return the rows about declarations that are too old to be needed.
+
+        Called at the begin and at the end of a run, where the state is pruned.
+        """
+        return ()
+
+
+def declared_of(crawl: Crawl) -> Declared:
+    """Return what the spider of a crawl declares."""
+    component: type[Declared] = Declared
+    if crawl.kind is Kind.DECLARED:
+        component = load_object(FEED_CRAWL)
+    return component(crawl)

@@ -1,0 +1,111 @@
+"""The visit of a source, as the requests for it carry it in their tickets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from walsh_scrapy.crawl.ticket import visit_of
+from walsh_scrapy.feeds.lifetimes import Lifetime, lifetime_of
+from walsh_scrapy.metadata.alternates import HEAD_BYTES
+from walsh_scrapy.metadata.document import is_html, may_have_ended
+from walsh_scrapy.policy.pacing import VisitTime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from walsh_scrapy.policy.freshness import Move
+    from walsh_scrapy.sources.source import Source
+
+
+class PageResult(NamedTuple):
+    """The response of the declared page, if the visit continues with another document."""
+
+    is_gone: bool  #: it is gone permanently (410)
+    move: Move | None  #: where it moved to, as far as this visit shows
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVisit:
+    """One visit of a source. ``source`` is None if its outcome is not recorded."""
+
+    source: Source | None
+    readable: Callable[[str], bool]  #: takes a Content-Type; False: the body is not downloaded
+    llmstxt: str | None = None  #: the URL of the requested llms.txt, before redirects
+    announced: tuple[str, ...] = ()  #: URLs that the page announces as markdown: declared too
+    lifetimes: tuple[Lifetime, ...] = ()  #: of the earlier responses of the visit
+    page: PageResult | None = None
+    status: int | None = None  #: of the last response before this request
+    unread: str | None = None  #: the Content-Type of a body that was not downloaded
+    reads_head: bool = False  #: an HTML page is downloaded only as far as its head may go
+    time: VisitTime = field(default_factory=VisitTime, compare=False)  #: that its exchanges take
+
+    @property
+    def has_gone_page(self) -> bool:
+        """Whether the page of the source was gone permanently (410)."""
+        return self.page is not None and self.page.is_gone
+
+    def passed(self, lifetime: Lifetime, status: int | None = None) -> SourceVisit:
+        """Return the visit with the lifetime and status of one more response."""
+        return replace(self, lifetimes=(*self.lifetimes, lifetime), status=status or self.status)
+
+    def carried_to(self, following: SourceVisit) -> SourceVisit:
+        """Return the visit of the next request, with the facts of this request."""
+        return replace(
+            following,
+            announced=self.announced,
+            lifetimes=self.lifetimes,
+            page=self.page,
+            status=self.status,
+            time=self.time,
+        )
+
+    # ---- as the add-on asks (`crawl.ticket.Visit`) ----
+
+    @property
+    def subject(self) -> str | None:
+        """The URL of the source."""
+        return self.source.url if self.source else None
+
+    @property
+    def delay(self) -> float:
+        """The delay that the source declares, in seconds."""
+        return self.source.delay.total_seconds() if self.source and self.source.delay else 0.0
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether the parser sees the end of a document: that of a feed."""
+        return self.source is not None and self.source.kind == "feed"
+
+    def may_have_ended(self, body: bytes) -> bool:
+        """Return True if the end of a feed seems to be in the body."""
+        return self.needs_end and may_have_ended(body)
+
+    def max_bytes(self, content_type: str) -> int | None:
+        """Return the bytes that may be the head of an HTML page, if only that is read."""
+        return HEAD_BYTES if self.reads_head and is_html(content_type) else None
+
+    def typed(self, content_type: str, *, is_readable: bool) -> SourceVisit:
+        """Return the visit with the Content-Type of a body that is not downloaded."""
+        return replace(self, unread=None if is_readable else content_type)
+
+    def redirected(self, response: Response, now: float) -> SourceVisit:
+        """Return the visit with the lifetime and status of a redirect."""
+        if self.source is None:
+            return self
+        return self.passed(lifetime_of(response, now), response.status)
+
+
+def source_visit_of(request: Request) -> SourceVisit | None:
+    """Return the visit that a request belongs to, if any."""
+    visit = visit_of(request)
+    return visit if isinstance(visit, SourceVisit) else None
+
+
+def source_of(request: Request) -> Source | None:
+    """Return the declared source of a request, if any."""
+    visit = source_visit_of(request)
+    return visit.source if visit else None
