@@ -25,11 +25,12 @@ from sqlalchemy import Connection, Table, bindparam, create_engine, insert, sele
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
+from walsh_scrapy.feeds.attest import attest
+from walsh_scrapy.feeds.items import EntryItem
+from walsh_scrapy.feeds.sources.source import Source, declaration
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
-from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.tables import (
@@ -41,7 +42,6 @@ from walsh_scrapy.state.tables import (
     runs,
     sources,
 )
-from walsh_scrapy.tools.attest import attest
 from walsh_scrapy.tools.why.account import read_account
 
 BEGIN = 1_767_225_600.0

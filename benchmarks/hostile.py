@@ -41,7 +41,7 @@ from typing import Final, Literal
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.childprocess import PROGRAM
 from walsh_scrapy.crawl.reading import LIMITS
-from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.feeds.metadata.document import Document
 from walsh_scrapy.testing.crawl import find_project, run_crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit

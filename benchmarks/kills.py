@@ -27,14 +27,15 @@ from sqlalchemy import create_engine, text
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.state import State, ownership, sources
+from walsh_scrapy.feeds.attest import attest
+from walsh_scrapy.feeds.stores import sourcestore
+from walsh_scrapy.state import State, ownership
 from walsh_scrapy.state.log import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.site import Reply, Site
-from walsh_scrapy.tools.attest import attest
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -54,7 +55,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
     "begun": (ownership, "begin"),
     "allowed": (Hosts, "begin"),
     "ended": (ownership, "end"),
-    "written": (sources, "insert_unseen"),
+    "written": (sourcestore, "insert_unseen"),
     "freed": (ownership, "let_go"),
     "committed": (Hosts, "commit"),
 }

@@ -27,10 +27,10 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcesspider import SourcesSpider
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import PREFIX, BadSetting, Options, WrongArgument
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
 
 STANDARD = sys.stdlib_module_names

@@ -31,11 +31,11 @@ from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, ticket_of
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 
 PRIORITY_QUEUES = ["DownloaderAwarePriorityQueue", "ScrapyPriorityQueue"]

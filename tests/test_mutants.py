@@ -43,7 +43,7 @@ def test_there_are_enough_of_them_and_each_rule_is_broken():
             "compile",
         ),
         (Patch("nothing.py", "f", "", ""), "No such file"),
-        (Patch("walsh_scrapy/tools/attest/record.py", "f", "", ""), "belongs to the checks"),
+        (Patch("walsh_scrapy/feeds/attest/record.py", "f", "", ""), "belongs to the checks"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.place,
 )

@@ -21,18 +21,22 @@ from tests.helpers import documents
 from tests.helpers.bounds import assert_bounded, assert_sentence
 from tests.helpers.responses import REFUSALS, read_response
 from tests.helpers.robotstxt import check_robots
-from walsh_scrapy.files import UnreadableFile
-from walsh_scrapy.items import EntryItem, InvalidItem, check_item
-from walsh_scrapy.metadata.alternates import (
+from walsh_scrapy.feeds.freshness import Freshness
+from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
+from walsh_scrapy.feeds.metadata.alternates import (
     MAX_FEEDS,
     declared_feeds,
     feed_alternates,
     feeds_in_head,
     markdown_alternates,
 )
-from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.feed import parse_feed
-from walsh_scrapy.metadata.llmstxt import parse_llms
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.feed import parse_feed
+from walsh_scrapy.feeds.metadata.llmstxt import parse_llms
+from walsh_scrapy.feeds.sources.loading import load_sources
+from walsh_scrapy.feeds.sources.opml import read_opml
+from walsh_scrapy.feeds.sources.source import SourcesError
+from walsh_scrapy.files import UnreadableFile
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS, parse_retry_after
 from walsh_scrapy.policy.blocklist import (
@@ -43,7 +47,6 @@ from walsh_scrapy.policy.blocklist import (
     sound_schema,
 )
 from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.freshness import Freshness
 from walsh_scrapy.policy.urls import (
     MAX_FOLLOWED_CHARACTERS,
     canonical_url,
@@ -57,9 +60,6 @@ from walsh_scrapy.policy.urls import (
     without_dot_segments,
 )
 from walsh_scrapy.policy.wording import one_line
-from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.opml import read_opml
-from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.wire.http1 import MAX_HEAD_BYTES
 
@@ -146,7 +146,7 @@ def check_opml(body: bytes) -> None:
 
 def check_sources(body: bytes) -> None:
     """A file of the operator declares targets that can be requested, or is refused in one line."""
-    logger = logging.getLogger("walsh_scrapy.sources")
+    logger = logging.getLogger("walsh_scrapy.feeds.sources")
     logger.setLevel(logging.ERROR)
     try:
         _load(body)

@@ -39,7 +39,7 @@ RARE = {
     "publicsuffixlist",  # WALSH_PACE_BY = "domain"
     "sqlalchemy.dialects.postgresql",  # a state in PostgreSQL
     "trustme",  # walsh conformance
-    "walsh_scrapy.sources.opml",  # sources in OPML
+    "walsh_scrapy.feeds.sources.opml",  # sources in OPML
 }
 #: What Scrapy imports in order to learn that it is switched off.
 SWITCHED_OFF = {

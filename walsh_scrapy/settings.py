@@ -79,11 +79,11 @@ FEED_STORAGES = {
 }
 FEED_EXPORTERS = {
     # The same lines as Scrapy's, in less time.
-    "jsonlines": "walsh_scrapy.items.JsonLinesExporter",
-    "jsonl": "walsh_scrapy.items.JsonLinesExporter",
-    "jl": "walsh_scrapy.items.JsonLinesExporter",
+    "jsonlines": "walsh_scrapy.feeds.items.JsonLinesExporter",
+    "jsonl": "walsh_scrapy.feeds.items.JsonLinesExporter",
+    "jl": "walsh_scrapy.feeds.items.JsonLinesExporter",
     # A title that begins as a formula is not a formula in a spreadsheet.
-    "csv": "walsh_scrapy.items.CsvExporter",
+    "csv": "walsh_scrapy.feeds.items.CsvExporter",
     # An empty field is an empty XML element, not the word None.
-    "xml": "walsh_scrapy.items.XmlExporter",
+    "xml": "walsh_scrapy.feeds.items.XmlExporter",
 }

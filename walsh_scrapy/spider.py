@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.feeds.sources.source import Source
 
 
 class DeclaringSpider(Spider):

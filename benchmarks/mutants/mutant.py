@@ -12,7 +12,7 @@ _PROJECT: Final = (
     "walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml", "tests",
 )  # fmt: skip
 #: The checks are never mutated, so that a mutant is judged by the original checks.
-JUDGES: Final = tuple(f"walsh_scrapy/{name}" for name in ("testing/", "tools/attest"))
+JUDGES: Final = tuple(f"walsh_scrapy/{name}" for name in ("testing/", "feeds/attest/"))
 
 
 class PatchError(Exception):

@@ -78,7 +78,7 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
               "record = with_validators(replace(record, failures=previous.failures + 1), result)"),
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
-        Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome_writer.write",
+        Patch("walsh_scrapy/feeds/stores/sourcestore.py", "SourceStore.outcome_writer.write",
               "new = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")
@@ -89,11 +89,11 @@ from dataclasses import replace
             new = frozenset(each.key for each in entries)"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
-        Patch("walsh_scrapy/state/sources.py", "_due_params", "min(min_revisit, MAX_WAIT_SECONDS)",
-              "min(min_revisit, 3600.0)"),
+        Patch("walsh_scrapy/feeds/stores/sourcestore.py", "_due_params",
+              "min(min_revisit, MAX_WAIT_SECONDS)", "min(min_revisit, 3600.0)"),
     )),
     Mutant("every-unseen", "R8", "does not see a changed `every` if nothing else changed", (
-        Patch("walsh_scrapy/state/sync.py", "Sync._write_sources",
+        Patch("walsh_scrapy/feeds/stores/sync.py", "Sync._write_sources",
               "if rewrite or stored.get(key) != source", """\
 if rewrite or key not in stored
                 or {**row_of_source(key, stored[key]), "every": 0}

@@ -28,7 +28,8 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from walsh_scrapy.items import EntryItem
+from walsh_scrapy.feeds.attest import attest
+from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.conformance import SCENARIOS, Run, Seen, TrialLog
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
@@ -47,7 +48,6 @@ from walsh_scrapy.testing.politeness import (
 from walsh_scrapy.testing.simulated import Simulation, simulate_here
 from walsh_scrapy.testing.simulation import SimulatedTime
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
-from walsh_scrapy.tools.attest import attest
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from walsh_scrapy.feeds.attest.checklist import CHECKLIST
 from walsh_scrapy.testing.conformance import SCENARIOS
-from walsh_scrapy.tools.attest.checklist import CHECKLIST
 
 #: What has no place in simulated time, or needs days: test_days and the tests on sockets have it.
 NOT_HERE = {"opt-out-later", "one-connection", "pacing-after-restart"}

@@ -421,7 +421,7 @@ def test_what_is_judged_is_what_is_sent(direct_web, run):
 SPIDER = '''
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from spiders.feeds import FeedsSpider
-from walsh_scrapy.items import EntryItem
+from walsh_scrapy.feeds.items import EntryItem
 
 
 class OwnSpider(FeedsSpider):

@@ -25,12 +25,12 @@ from tests.helpers.sites import (
     site,
     trouble,
 )
+from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.attest import attest
 
 #: The longest delay that robots.txt, a server or the operator asks for, by host.
 PAUSES = {

@@ -278,8 +278,8 @@ def test_a_gate_has_one_name_and_stays(direct_web, crawl, project):
 SPIDER = """
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
-from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.llmstxt import parse_llms
+from walsh_scrapy.feeds.items import EntryItem
+from walsh_scrapy.feeds.metadata.llmstxt import parse_llms
 from walsh_scrapy.feeds.sourcesspider import SourcesSpider
 
 

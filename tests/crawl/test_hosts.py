@@ -18,11 +18,11 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import HostDeferred, Unreachable
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.log import RequestRecord

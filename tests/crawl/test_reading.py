@@ -21,9 +21,9 @@ from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
+from walsh_scrapy.feeds.metadata.document import Document
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.reading import read
-from walsh_scrapy.metadata.document import Document
-from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.testing.simulation import FakeClock
 

@@ -24,10 +24,10 @@ from walsh_scrapy.crawl.ticket import (
     visit_of,
 )
 from walsh_scrapy.feeds.lifetimes import Lifetime
+from walsh_scrapy.feeds.metadata.document import may_be_feed
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import PageResult, SourceVisit, source_of
-from walsh_scrapy.metadata.document import may_be_feed
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.sources.source import Source
 
 URL = "http://blog.example/feed"
 

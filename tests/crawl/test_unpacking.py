@@ -13,9 +13,9 @@ from scrapy.utils.test import get_crawler
 from walsh_scrapy.crawl.ticket import note, set_visit
 from walsh_scrapy.crawl.unpacking import codings_of, may_be_complete, unpack_response
 from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.sources.source import Source
 
 URL = "http://a.example/"
 BODY = b"<rss><channel><title>Posts</title></channel></rss>"

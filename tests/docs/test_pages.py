@@ -16,11 +16,11 @@ from docs.generate import PAGES as GENERATED
 from docs.generate import generate
 from tests.helpers import ROOT, execute
 from tests.helpers.pages import BLOCK, MAKEFILE, PAGES, README, blocks, page_of
+from walsh_scrapy.feeds.items import EntryItem
+from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.identity import POLICY_URL
-from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
 from walsh_scrapy.testing import Reply, Site

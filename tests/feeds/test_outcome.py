@@ -29,14 +29,14 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.feeds import firstseen
 from walsh_scrapy.feeds.firstseen import DocumentItems, _yield_in_turns
+from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.lifetimes import Lifetime, fresh_until
+from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.feeds.outcome import Outcomes
 from walsh_scrapy.feeds.result import Result
 from walsh_scrapy.feeds.sourcerecord import after_refusal, record_after
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
-from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.entries import Feed, NotAFeed
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 

@@ -26,11 +26,11 @@ from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.downloadermiddlewares import privatehosts
 from walsh_scrapy.feeds.scope import ScopeMiddleware
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import database, engine, ownership, waiting
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker

@@ -10,12 +10,12 @@ from scrapy.settings import Settings
 from sqlalchemy import insert
 
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores.entrystore import EntryRecord
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State, ownership
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.log import (
     NO_EVIDENCE,
     DenialRecord,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scrapy import Request
 
 from tests.helpers import cases
-from walsh_scrapy.policy import urls
-from walsh_scrapy.policy.freshness import (
+from walsh_scrapy.feeds.freshness import (
     SETTLED_AFTER,
     Move,
     are_permanent,
@@ -21,6 +20,7 @@ from walsh_scrapy.policy.freshness import (
     move_after_intermediate,
     permanent_targets,
 )
+from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.urls import (
     canonical_url,
     format_ip,

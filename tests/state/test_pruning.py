@@ -14,9 +14,10 @@ from tests.helpers.records import DENIAL, RECORD, US, deny, keep_robots, log_req
 from walsh_scrapy.crawl import crawl as module
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.scrapyinternals import Engine
-from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores import Stores, sync
+from walsh_scrapy.feeds.stores.sync import OldFiles
 from walsh_scrapy.policy.robots.copy import RobotsCopy
-from walsh_scrapy.state import State, retention, sync
+from walsh_scrapy.state import State, retention
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import _SET_COPY_SQL, hash_of
 from walsh_scrapy.state.log import COPY_MARGIN_SECONDS, Evidence
@@ -24,7 +25,6 @@ from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sync import OldFiles
 from walsh_scrapy.state.tables import (
     copies,
     declared,

@@ -26,10 +26,10 @@ from tests.helpers.records import (
 )
 from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.feeds.moves import move_of
+from walsh_scrapy.feeds.sources.source import Source, declaration
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
-from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.errors import RefusedValues

@@ -13,8 +13,8 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers import cases
 from walsh_scrapy.crawl.scrapyinternals import EarlyEnd
+from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.items import EntryItem
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.tables import metadata

@@ -16,6 +16,9 @@ from sqlalchemy import create_engine, delete, insert, select
 from tests.helpers import cases
 from tests.helpers.records import RECORD, log_requests
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
+from walsh_scrapy.feeds.attest import attest
+from walsh_scrapy.feeds.attest.checklist import CHECKLIST, KINDS
+from walsh_scrapy.feeds.attest.record import Bot
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
@@ -25,9 +28,6 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import copies, metadata, overrides
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.attest import attest
-from walsh_scrapy.tools.attest.checklist import CHECKLIST, KINDS
-from walsh_scrapy.tools.attest.record import Bot
 
 #: When the simulated runs begin: 2026-01-01.
 BEGIN = 1_767_225_600.0

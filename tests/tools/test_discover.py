@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
-from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.source import Source
+from walsh_scrapy.feeds.sources.loading import load_sources
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import json_feed
 from walsh_scrapy.testing.politeness import assert_polite

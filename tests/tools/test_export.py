@@ -19,11 +19,11 @@ from scrapy.settings import Settings
 
 from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import feed, rows_of, site
+from walsh_scrapy.feeds.items import EntryItem
+from walsh_scrapy.feeds.metadata.feed import parse_feed
+from walsh_scrapy.feeds.sources.loading import _build_source, _read_opml, load_sources
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.feed import parse_feed
-from walsh_scrapy.sources.loading import _build_source, _read_opml, load_sources
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.feeds import Post, atom

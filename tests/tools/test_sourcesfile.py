@@ -2,9 +2,9 @@
 
 import pytest
 
-from walsh_scrapy.metadata.alternates import FeedLink
-from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.source import Source, SourcesError
+from walsh_scrapy.feeds.metadata.alternates import FeedLink
+from walsh_scrapy.feeds.sources.loading import load_sources
+from walsh_scrapy.feeds.sources.source import Source, SourcesError
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.offers import Candidate, choose, offers_for
 from walsh_scrapy.tools.sourcesfile import SourcesFile

@@ -12,10 +12,10 @@ from scrapy.settings import Settings
 from tests.helpers import records
 from tests.helpers.records import RECORD, commit, deny, hold, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
+from walsh_scrapy.feeds.freshness import NEVER
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import hash_of

@@ -9,9 +9,9 @@ from walsh_scrapy.crawl.messages import conditions_of, set_conditions
 from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.freshness import NEVER
 from walsh_scrapy.feeds.sourcevisit import source_visit_of
 from walsh_scrapy.policy.durations import CLOCK_SKEW
-from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.crawl import Crawl
-    from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.feeds.sources.source import Source
 
 
 class ConditionalMiddleware(Component):

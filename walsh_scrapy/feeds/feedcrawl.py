@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.declared import Declared
 from walsh_scrapy.crawl.refusal import refuse_to_start
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.sources.source import SourcesError, declaration, delays_by_host
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores.sync import OldFiles
 from walsh_scrapy.feeds.visits import Visits
 from walsh_scrapy.options import WrongArgument
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.sources.source import SourcesError, declaration, delays_by_host
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.state.sync import OldFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.declared import LastVisit
-    from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.feeds.metadata.document import Document
+    from walsh_scrapy.feeds.metadata.entries import Feed
+    from walsh_scrapy.feeds.sources.source import Source
+    from walsh_scrapy.feeds.stores.sourcestore import SourceStore
+    from walsh_scrapy.feeds.stores.sync import SyncedFile
     from walsh_scrapy.state.retention import Deletable
-    from walsh_scrapy.state.sources import SourceStore
-    from walsh_scrapy.state.sync import SyncedFile
 
 
 @runtime_checkable
@@ -79,6 +83,16 @@ class FeedCrawl(Declared):
         crawl = self._crawl
         parts = (crawl.declared_delays, crawl.queue, crawl.hosts)
         return Visits(crawl.crawler, crawl.context, self.stores, *parts)
+
+    async def read(self, document: Document) -> Feed:
+        """Return the feed, or the list of links, in a document (decision 34).
+
+        Raises as ``Reader.call``, and NotAFeed also for a document that costs too much.
+        """
+        try:
+            return await self._crawl.reader.call(document.url, document.read)
+        except TooCostly as error:
+            raise NotAFeed(str(error)) from None
 
     @property
     def is_forced(self) -> bool:

@@ -21,10 +21,8 @@ from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.ticket import hops_of, repeats, request_of, set_visit
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.outcome import Outcomes
-from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
-from walsh_scrapy.items import EntryItem, InvalidItem, check_item
-from walsh_scrapy.metadata.entries import (
+from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
+from walsh_scrapy.feeds.metadata.entries import (
     DocumentKeys,
     EntryKeys,
     Feed,
@@ -32,10 +30,12 @@ from walsh_scrapy.metadata.entries import (
     distinct_entries,
     document_keys,
 )
+from walsh_scrapy.feeds.outcome import Outcomes
+from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
+from walsh_scrapy.feeds.stores.entrystore import EntryRecord
 from walsh_scrapy.policy.durations import parse_http_date, rfc3339
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.state.entries import EntryRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from walsh_scrapy.policy.freshness import Freshness
+from walsh_scrapy.feeds.freshness import Freshness
 
 if TYPE_CHECKING:
     from scrapy.http import Response

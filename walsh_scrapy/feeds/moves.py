@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.freshness import Move
+from walsh_scrapy.feeds.freshness import Move
 
 if TYPE_CHECKING:
     from walsh_scrapy.state.records import SourceRecord

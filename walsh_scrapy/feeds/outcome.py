@@ -26,6 +26,7 @@ from walsh_scrapy.exceptions import (
     StateUnavailable,
     StillDue,
 )
+from walsh_scrapy.feeds.freshness import NEVER, UpdateHints, move_after_intermediate, not_before
 from walsh_scrapy.feeds.lifetimes import fresh_until, freshness_of, lifetime_of
 from walsh_scrapy.feeds.moves import move_of, moved
 from walsh_scrapy.feeds.result import Result, is_gone_here, result_of, visited
@@ -37,7 +38,6 @@ from walsh_scrapy.feeds.sourcerecord import (
     with_validators,
 )
 from walsh_scrapy.feeds.sourcevisit import PageResult, source_of
-from walsh_scrapy.policy.freshness import NEVER, UpdateHints, move_after_intermediate, not_before
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import MAX_RESENT, LlmsTxtRecord, SourceRecord
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.problems import Problems
     from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.feeds.metadata.entries import Feed
     from walsh_scrapy.feeds.sourcevisit import SourceVisit
+    from walsh_scrapy.feeds.stores.entrystore import EntryRecord
     from walsh_scrapy.feeds.visits import Visits
-    from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.state.entries import EntryRecord
 
 logger = logging.getLogger(__name__)
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import Validators, first_url, hops_of, set_visit
 from walsh_scrapy.exceptions import AlreadyRead, Denied, NotModified, Unreachable
+from walsh_scrapy.feeds.freshness import are_permanent
 from walsh_scrapy.feeds.lifetimes import Lifetime
+from walsh_scrapy.feeds.metadata.alternates import ABSENT
 from walsh_scrapy.feeds.sourcevisit import source_visit_of
-from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.freshness import are_permanent
 from walsh_scrapy.programname import program_name
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
+    from walsh_scrapy.feeds.metadata.entries import Feed
+    from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.sourcevisit import SourceVisit
-    from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.records import SourceRecord
 
 logger = logging.getLogger(__name__)

@@ -23,11 +23,11 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.metadata.alternates import announced, is_dump
+from walsh_scrapy.feeds.sources.source import declared_urls
 from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
-from walsh_scrapy.metadata.alternates import announced, is_dump
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.sources.source import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.visits import Visits
-    from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
 

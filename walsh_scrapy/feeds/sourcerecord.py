@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.ticket import first_url, hops_of
-from walsh_scrapy.feeds.moves import move_of, moved
-from walsh_scrapy.feeds.result import visited
-from walsh_scrapy.policy.backoff import RETRIED_STATUSES
-from walsh_scrapy.policy.durations import CLOCK_SKEW
-from walsh_scrapy.policy.freshness import (
+from walsh_scrapy.feeds.freshness import (
     move_after_document,
     move_after_failure,
     permanent_targets,
 )
+from walsh_scrapy.feeds.moves import move_of, moved
+from walsh_scrapy.feeds.result import visited
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.durations import CLOCK_SKEW
 from walsh_scrapy.state.records import REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from walsh_scrapy.feeds.freshness import Move
     from walsh_scrapy.feeds.result import Result
-    from walsh_scrapy.policy.freshness import Move
 
     MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 

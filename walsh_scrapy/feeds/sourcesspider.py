@@ -15,14 +15,13 @@ from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import set_visit
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.reading import read
 from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
+from walsh_scrapy.feeds.stores.sourcestore import DeclaredSources, Selection
 from walsh_scrapy.feeds.visits import DueSources
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.sources import DeclaredSources, Selection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.metadata.document import Document
-    from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.sources.source import Kind, Source
-    from walsh_scrapy.state.sources import SourceStore
+    from walsh_scrapy.feeds.metadata.document import Document
+    from walsh_scrapy.feeds.metadata.entries import Feed
+    from walsh_scrapy.feeds.sources.source import Kind, Source
+    from walsh_scrapy.feeds.stores.sourcestore import SourceStore
 
 
 #: The spider arguments of every SourcesSpider; docs/settings.md describes them.
@@ -189,7 +188,7 @@ class SourcesSpider(DeclaringSpider):
         Raises NotAFeed if the document is none, or needs too much of either, and StillDue if the
         crawl ends before the document was parsed.
         """
-        return await read(Crawl.of(self.crawler).reader, document)
+        return await FeedCrawl.of(Crawl.of(self.crawler)).read(document)
 
     @staticmethod
     def unread(response: Response) -> str | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.crawl.ticket import visit_of
 from walsh_scrapy.feeds.lifetimes import Lifetime, lifetime_of
-from walsh_scrapy.metadata.alternates import HEAD_BYTES
-from walsh_scrapy.metadata.document import is_html, may_have_ended
+from walsh_scrapy.feeds.metadata.alternates import HEAD_BYTES
+from walsh_scrapy.feeds.metadata.document import is_html, may_have_ended
 from walsh_scrapy.policy.pacing import VisitTime
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.policy.freshness import Move
-    from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.feeds.freshness import Move
+    from walsh_scrapy.feeds.sources.source import Source
 
 
 class PageResult(NamedTuple):

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
 from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, links_of, set_visit
-from walsh_scrapy.feeds.sourcesspider import SourcesSpider
-from walsh_scrapy.feeds.sourcevisit import SourceVisit
-from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.alternates import (
+from walsh_scrapy.feeds.items import EntryItem
+from walsh_scrapy.feeds.metadata.alternates import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
@@ -20,8 +18,10 @@ from walsh_scrapy.metadata.alternates import (
     announced,
     is_llmstxt,
 )
-from walsh_scrapy.metadata.document import Document, is_markdown, may_be_feed, may_be_llms
-from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.document import Document, is_markdown, may_be_feed, may_be_llms
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.sourcesspider import SourcesSpider
+from walsh_scrapy.feeds.sourcevisit import SourceVisit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.sources.source import Kind, Source
+    from walsh_scrapy.feeds.metadata.entries import Feed
+    from walsh_scrapy.feeds.sources.source import Kind, Source
 
 
 class FeedsSpider(SourcesSpider):

@@ -17,13 +17,13 @@ from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.crawl.declared import LastVisit
 from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.feeds.sources.source import declared_urls
+from walsh_scrapy.feeds.stores.sourcestore import FIRST_POSITION, DeclaredSources, RunTerms
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import HostWork, in_order
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.source import declared_urls
-from walsh_scrapy.state.sources import FIRST_POSITION, DeclaredSources, RunTerms
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context, DeclaredDelays
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.stores import Stores
-    from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.hoststore import OtherOwner
-    from walsh_scrapy.state.records import SourceRecord
-    from walsh_scrapy.state.sources import (
+    from walsh_scrapy.feeds.stores.sourcestore import (
         DueSource,
         PagePosition,
         Selection,
         SourceCounts,
         SourcePage,
     )
+    from walsh_scrapy.state.hoststore import OtherOwner
+    from walsh_scrapy.state.records import SourceRecord
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Copies of the documents that a crawl obeys or reads: robots.txt, the blocklist, llms.txt.
+"""Copies of the documents that a crawl obeys: robots.txt and the blocklist.
 
 A robots.txt is kept for each origin: scheme, host and port. The table `copies` has the bytes of
 each document that ever decided about a request, by their SHA-256, as long as a row of the request
@@ -17,7 +17,6 @@ from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import (
     BlocklistCopy,
-    LlmsTxtRecord,
     columns_of,
     insert_if_new,
     record_of,
@@ -25,7 +24,7 @@ from walsh_scrapy.state.records import (
     upsert,
 )
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, indexes, requests, robots
+from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, requests, robots
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -147,18 +146,6 @@ class BlocklistStore(Store):
             upsert(connection, blocklist, {"url": url, **row_of(copy)})
 
         self._database.write(write)
-
-
-class LlmsTxtStore(Store):
-    """Finds and forgets rows; `SourceStore.outcome_writer` writes them, with their source."""
-
-    def find(self, url: str) -> LlmsTxtRecord | None:
-        """Return the row of an llms.txt, or None if it was never requested."""
-        return self._find(LlmsTxtRecord, indexes, url)
-
-    def forget(self, url: str) -> None:
-        """Delete the row of an llms.txt, so that the next visit requests it again."""
-        self._database.change(delete(indexes).where(indexes.c.url == url))
 
 
 def hash_of(body: bytes) -> str:

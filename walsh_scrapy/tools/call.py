@@ -220,8 +220,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     """Return the message and the exit status, or raise the error if no operator can fix it."""
     from sqlalchemy.exc import DBAPIError
 
+    from walsh_scrapy.feeds.sources.source import SourcesError
     from walsh_scrapy.options import BadSetting
-    from walsh_scrapy.sources.source import SourcesError
     from walsh_scrapy.state import StateError
 
     if isinstance(error, DBAPIError):

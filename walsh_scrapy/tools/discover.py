@@ -27,9 +27,8 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.feeds.reading import read
-from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
-from walsh_scrapy.metadata.alternates import (
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.metadata.alternates import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
@@ -38,16 +37,17 @@ from walsh_scrapy.metadata.alternates import (
     feed_alternates,
     feeds_in_head,
 )
-from walsh_scrapy.metadata.document import (
+from walsh_scrapy.feeds.metadata.document import (
     Document,
     is_html,
     is_markdown,
     may_be_feed,
     may_be_llms,
 )
-from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.sources.source import Source, SourcesError, target_url
+from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.offers import (
     Candidate,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.sources.source import Kind
+    from walsh_scrapy.feeds.sources.source import Kind
     from walsh_scrapy.tools.call import Call
 
 logger = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class DiscoverSpider(DeclaringSpider):
             kind: Kind = "llms" if is_links else "feed"
             document = Document(kind, response.body, response.url, content_type, candidate.url)
             try:
-                feed = await read(Crawl.of(self.crawler).reader, document)
+                feed = await FeedCrawl.of(Crawl.of(self.crawler)).read(document)
                 candidate.set_feed(feed, form, response.url)
             except NotAFeed as error:
                 candidate.set_outcome(str(error))

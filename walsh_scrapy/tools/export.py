@@ -17,14 +17,14 @@ from xml.sax.saxutils import quoteattr
 from scrapy.utils.conf import feed_complete_default_values_from_settings
 from scrapy.utils.misc import load_object
 
+from walsh_scrapy.feeds.items import EntryItem
+from walsh_scrapy.feeds.sources.loading import load_sources
+from walsh_scrapy.feeds.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.durations import format_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, xml_text
-from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.state import StateError
 from walsh_scrapy.tools.call import WrongCall
 from walsh_scrapy.tools.output import Output
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.feeds.sources.source import Source
+    from walsh_scrapy.feeds.stores.entrystore import StoredEntry
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.tools.call import Call
 
 #: The format for each file extension. "opml" has the sources, "atom" the newest entries, and the

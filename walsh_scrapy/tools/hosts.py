@@ -71,8 +71,8 @@ def release(state: State | None, host: str, reason: str) -> str:
 
 def describe_unknown_host(host: str, state: State, options: Options) -> str | None:
     """Return a warning if the host has no source and no recorded request; otherwise None."""
-    from walsh_scrapy.sources.loading import load_sources
-    from walsh_scrapy.sources.source import SourcesError
+    from walsh_scrapy.feeds.sources.loading import load_sources
+    from walsh_scrapy.feeds.sources.source import SourcesError
 
     if state.hosts.find(host).times != HostTimes():
         return None
@@ -89,7 +89,7 @@ def describe_unknown_host(host: str, state: State, options: Options) -> str | No
 
 def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     """Set or remove the operator's delay of a host, and return a line for the operator."""
-    from walsh_scrapy.sources.loading import MAX_DELAY
+    from walsh_scrapy.feeds.sources.loading import MAX_DELAY
 
     delay = format_seconds(state.hosts.set_delay(host, seconds, reason))
     if not seconds:

@@ -6,17 +6,23 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from walsh_scrapy.metadata.alternates import is_llmstxt
+from walsh_scrapy.feeds.metadata.alternates import is_llmstxt
+from walsh_scrapy.feeds.sources.source import (
+    Source,
+    SourcesError,
+    declared_urls,
+    target_url,
+    unique,
+)
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url, unique
 from walsh_scrapy.tools.call import WrongCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from walsh_scrapy.metadata.alternates import FeedLink
-    from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.feeds.metadata.alternates import FeedLink
+    from walsh_scrapy.feeds.metadata.entries import Feed
 
 #: The advice for a page on which no feed was found.
 FEED_ADVICE: Final = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.feeds.sources.loading import read_declarations
+from walsh_scrapy.feeds.sources.source import SourcesError
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.sources.loading import read_declarations
-from walsh_scrapy.sources.source import SourcesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.feeds.sources.source import Source, declared_urls
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.source import Source, declared_urls
 from walsh_scrapy.tools.call import WrongCall, warn
 from walsh_scrapy.tools.show import ViewList, print_lines, show, show_facts
 from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources

@@ -7,10 +7,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.feeds.sources.loading import PlacedSource, open_sources, parse_declarations
+from walsh_scrapy.feeds.sources.source import Source, SourcesError
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.sources.loading import PlacedSource, open_sources, parse_declarations
-from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.offers import source_table
 from walsh_scrapy.tools.output import Output

@@ -14,11 +14,11 @@ from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import Denied, RequestDeferred, StillDue
+from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.urls import origin_of, robots_url, wire_url
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.mayfetch.answer import Answer, build_robots_answer, find_url_problem
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.blocklist import load_local_list
+from walsh_scrapy.feeds.sources.source import unique
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import canonical_url, host_of, robots_url
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.sources.source import unique
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.hosts import to_url
 

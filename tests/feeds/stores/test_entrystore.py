@@ -1,0 +1,242 @@
+"""Reading entries while others are written; resuming sources."""
+
+import contextlib
+import math
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+
+import pytest
+from sqlalchemy import text
+
+from tests.helpers.records import commit, entry_of, exchange
+from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores import entrystore as state_entries
+from walsh_scrapy.feeds.stores.entrystore import insert_unseen
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
+from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
+from walsh_scrapy.tools.sources import resume
+
+FEED, OTHER = "http://a.example/feed", "http://b.example/"
+
+
+def entry(key, source=FEED, first_seen=100.0, kind="feed"):
+    return entry_of(source, key, at=first_seen, kind=kind, item=f'{{"title": "{key}"}}')
+
+
+def source(url=FEED, **fields):
+    return SourceRecord(**{"url": url, "kind": "feed"} | fields)
+
+
+def keys(state, **wanted):
+    with Stores(state).entries.snapshot() as entries:
+        return [entry.key for entry in entries.matching(**wanted)]
+
+
+def test_entries_are_ordered_by_first_seen_then_by_key(state):
+    commit(state, source(), [entry("c", first_seen=200.0), entry("z"), entry("b")])
+    commit(state, source(OTHER), [entry("a", OTHER, 300.0, "llms"), entry("y", OTHER)])
+    assert keys(state) == ["b", "y", "z", "c", "a"]
+    assert keys(state, since=200.0) == ["c", "a"]
+    assert keys(state, sources=(OTHER,)) == ["y", "a"]
+    assert keys(state, since=301.0) == []
+
+
+def test_crawls_that_insert_the_same_entries_do_not_deadlock(postgresql_url):
+    """If each crawl inserted them in the order of its document, two crawls could deadlock."""
+    State(postgresql_url).close()
+
+    def crawl(number):
+        url, new = f"http://{number}.example/", 0
+        with contextlib.closing(State(postgresql_url)) as state:
+            for document in range(10):
+                entries = [entry(f"{document}-{post}", url) for post in range(300)]
+                ordered = entries[::-1] if number % 2 else entries
+                new += len(commit(state, source(url), ordered))
+            return new
+
+    with ThreadPoolExecutor(4) as crawls:
+        assert sum(crawls.map(crawl, range(4))) == 10 * 300
+
+
+def of_page(id_, title, page="page", url=FEED):
+    names = {"key": f"{page} {id_}", "page_key": page, "title_key": f"{page}: {title}"}
+    return replace(entry(page, url), **names)
+
+
+def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
+    """Each crawl has the posts under ids of its own, and comments that no other has."""
+    State(postgresql_url).close()
+
+    def crawl(number):
+        url, new = f"http://{number}.example/", 0
+        with contextlib.closing(State(postgresql_url)) as state:
+            for document in range(5):
+                pages = [f"{document}-{page}" for page in range(50)]
+                entries = [of_page(f"p{number}", "Post", page, url) for page in pages]
+                entries += [of_page(f"c{number}", f"By: {number}", page, url) for page in pages]
+                new += len(commit(state, source(url), entries))
+                assert not commit(state, source(url), entries)
+            return new
+
+    with ThreadPoolExecutor(4) as crawls:
+        assert sum(crawls.map(crawl, range(4))) == 5 * 50 * (1 + 4)
+
+
+@pytest.mark.parametrize("known", [[], [of_page("c1", "By: Jo")]])
+def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known, monkeypatch):
+    ours, theirs = of_page("2", "Post"), of_page("1", "Post")
+    looked, insert = Event(), state_entries._insert_rows
+    with contextlib.closing(State(postgresql_url)) as state:
+        commit(state, source(), known)
+        commit(state, source(OTHER))
+        with contextlib.closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as crawl:
+
+            def write(connection):
+                assert insert_unseen(connection, [theirs]) == {theirs.key}
+
+                def looked_before(*arguments):
+                    looked.set()
+                    return insert(*arguments)
+
+                monkeypatch.setattr(state_entries, "_insert_rows", looked_before)
+                entries = [ours, of_page("c2", "By: Al")]
+                committed = crawl.submit(commit, state, source(OTHER), entries)
+                assert looked.wait(60)
+                return committed
+
+            assert other.write(write).result() == {"page c2"}
+
+
+def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
+    many = [entry(f"{number:04}") for number in range(MAX_ROWS_IN_MEMORY * 2 + 1)]
+    commit(state, source(), many)
+    crawl = opened()
+    with Stores(state).entries.snapshot() as entries:
+        chosen = entries.matching()
+        first = next(chosen)
+        commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
+        exchange(crawl)
+        Stores(state).sources.resume(FEED)
+        assert [first, *chosen][-1].key == many[-1].key
+        assert len([*entries.matching()]) == len(many)
+    assert len(keys(state)) == len(many) + 1
+
+
+def test_the_newest_entry_of_a_source(state):
+    commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
+    with Stores(state).entries.snapshot() as entries:
+        assert entries.newest(FEED).key == "b"
+        assert entries.newest(OTHER) is None
+
+
+def totals(state):
+    """The number of entries of each source, and when the newest was first seen."""
+    rows = state.rows("readable_sources")
+    return {row["url"]: (row["entries"], row["newest_entry_at"]) for row in rows}
+
+
+def test_entry_is_counted_for_each_source_that_has_it(state):
+    """A source whose articles all are in another one too has not fallen silent."""
+    commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
+    commit(state, source(OTHER), [entry("b", OTHER, 300.0)])
+    assert totals(state) == {FEED: (2, "1970-01-01T00:03:20Z"), OTHER: (1, "1970-01-01T00:03:20Z")}
+    commit(state, source(OTHER), [entry("b", OTHER, 400.0), entry("c", OTHER, 400.0)])
+    assert totals(state) == {FEED: (2, "1970-01-01T00:03:20Z"), OTHER: (2, "1970-01-01T00:06:40Z")}
+
+
+def test_entry_is_new_for_its_own_source_after_another_had_it(state):
+    own = [of_page("1", "Post"), of_page("2", "Comment")]
+    theirs = [replace(entry, source=OTHER, is_own=False) for entry in own]
+    commit(state, source())
+    commit(state, source(OTHER))
+    assert commit(state, source(OTHER), theirs[:1]) == {theirs[0].key}
+    assert commit(state, source(), own) == {entry.key for entry in own}
+    assert not commit(state, source(OTHER), theirs)
+    with Stores(state).entries.snapshot() as entries:
+        stored = [(entry.source, entry.also_in) for entry in entries.matching()]
+    assert sorted(stored) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
+
+
+@pytest.mark.parametrize(
+    ("troubles", "resumed"),
+    [
+        ({"outcome": "gone", "not_before": math.inf, "failures": 1, "status": 410}, True),
+        ({"outcome": "failed", "not_before": 9e9, "failures": 4}, True),
+        ({"outcome": "fetched", "not_before": 9e9}, False),
+        ({"outcome": "denied by robots", "not_before": 9e9}, False),
+    ],
+)
+def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed):
+    known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
+    record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
+    commit(state, record)
+    assert Stores(state).sources.resume(FEED) is resumed
+    resumed_source = Stores(state).sources.find(FEED)
+    assert (resumed_source.not_before, resumed_source.failures) == (
+        (0.0, 0) if resumed else (record.not_before, 0)
+    )
+    assert resumed_source.failing_since == (None if resumed else 0.5)
+    assert (resumed_source.outcome, resumed_source.status) == (record.outcome, record.status)
+    assert (resumed_source.validator_url, resumed_source.etag, resumed_source.last_modified) == (
+        None,
+        None,
+        None,
+    )
+    assert not Stores(state).sources.resume(FEED)
+    assert not Stores(state).sources.resume(OTHER)
+
+
+@pytest.mark.empty
+def test_checking_for_a_state_creates_none(url, tmp_path):
+    assert not exists(url)
+    with State.existing(url) as none:
+        assert none is None
+    assert list(tmp_path.iterdir()) == []
+    State(url).close()
+    assert exists(url)
+    with State.existing(url) as state:
+        assert Stores(state).sources.all() == []
+
+
+def test_missing_file_is_no_state_and_a_damaged_one_is_refused(tmp_path):
+    file = tmp_path / "state.sqlite3"
+    assert not exists(f"sqlite:///{file}")
+    assert not file.exists()
+    file.write_bytes(b"no database" * 100)
+    with pytest.raises(StateError, match=r"state\.sqlite3 cannot be used as state"):
+        exists(f"sqlite:///{file}")
+
+
+def test_a_state_is_opened_while_another_process_writes(tmp_path):
+    """Opening an existing state only reads, and takes no lock."""
+    file = tmp_path / "state.sqlite3"
+    State(f"sqlite:///{file}").close()
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with contextlib.closing(State(f"sqlite:///{file}")) as state:
+            assert Stores(state).sources.all() == []
+            assert keys(state) == []
+
+
+def test_failure_in_a_snapshot_is_a_state_error(database, state):
+    with database._engine.begin() as connection:
+        views = ("VIEW readable_sources", "VIEW readable_entries", "VIEW readable_problems")
+        for name in (*views, "TABLE entries"):
+            connection.execute(text(f"DROP {name}"))
+    with pytest.raises(StateError, match="cannot be used as state"):
+        keys(state)
+
+
+def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
+    """Also that of the host it moved to, and the URL it moved to if that is an llms.txt."""
+    old, new = "http://old.example/docs", "http://new.example/docs"
+    move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
+    record = SourceRecord(url=old, kind="llms", failures=1, visited_at=2.0, not_before=9e9, **move)
+    urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
+    for url in urls:
+        commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, problem="none"))
+    assert resume(state, old)
+    assert [Stores(state).llmstxt.find(url) for url in urls] == [None, None, None]
