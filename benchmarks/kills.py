@@ -26,11 +26,11 @@ from sqlalchemy import create_engine, text
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
 from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.feeds.stores import sourcestore
 from walsh_scrapy.state import State, ownership
-from walsh_scrapy.state.log import MAX_IDLE_RUN_SECONDS
+from walsh_scrapy.state.requestlog import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss

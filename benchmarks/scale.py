@@ -28,7 +28,7 @@ from sqlalchemy import create_engine, text
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.crawl.queue import MAX_READY_HOSTS
+from walsh_scrapy.crawl.hosts.queue import MAX_READY_HOSTS
 from walsh_scrapy.policy.frontier import Frontier
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.testing.crawl import environment_of, find_project, run_crawl, start_crawl

@@ -20,7 +20,7 @@ import walsh_scrapy
 from tests.helpers import ROOT, execute
 from walsh_scrapy import policy
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import (
     visit_of,

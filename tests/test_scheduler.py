@@ -9,8 +9,8 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import HANG_SECONDS
-from walsh_scrapy.crawl import queue
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.hosts import queue
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import Hop, note
 from walsh_scrapy.exceptions import RequestDeferred, TooLate
 from walsh_scrapy.policy.frontier import Rank

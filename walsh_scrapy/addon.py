@@ -16,7 +16,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
 
 from walsh_scrapy import identity
-from walsh_scrapy.crawl.log import install_json_log
+from walsh_scrapy.crawl.processlog import install_json_log
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import (
     DOWNLOADER,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
-from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.documents import seconds_left
+from walsh_scrapy.crawl.lastlook import seconds_left
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import note, ticket_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.wire import stalls

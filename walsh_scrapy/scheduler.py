@@ -15,8 +15,8 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.job import FILE, Job
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import flush
 from walsh_scrapy.crawl.startup import Kind

@@ -11,7 +11,7 @@ _GATE: Final = "walsh_scrapy/downloadermiddlewares/robots.py"
 _MATCHING: Final = "walsh_scrapy/policy/robots/matching.py"
 _ROBOTSTXT: Final = "walsh_scrapy/policy/robots/robotstxt.py"
 _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
-_LIST: Final = "walsh_scrapy/crawl/blocklist.py"
+_LIST: Final = "walsh_scrapy/crawl/documents/publishedlist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
 _GATES: Final = "walsh_scrapy/crawl/startup.py"
 _LIST_ORDER: Final = '    BLOCKLIST = {}, f"{{_OURS}}.blocklist.BlocklistMiddleware"\n'
@@ -20,7 +20,7 @@ _LIST_ORDER: Final = '    BLOCKLIST = {}, f"{{_OURS}}.blocklist.BlocklistMiddlew
 def _of_key(name: str, what: str, key: str) -> Mutant:
     """Return a mutant that keeps robots.txt under this key: one file for several origins."""
     patch = Patch(
-        "walsh_scrapy/crawl/robots.py",
+        "walsh_scrapy/crawl/documents/robotscopies.py",
         "origin_for",
         "return origin_of(request.url)",
         f'return f"{key}://{{host_of(request.url)}}"',
@@ -152,11 +152,11 @@ from walsh_scrapy.crawl.ticket import ticket_of
 if request.url.endswith("/robots.txt"):
             return
         if not self._list.is_ready(request):"""),
-        Patch("walsh_scrapy/crawl/queue.py", "Queue.prepare", "for place in _ORDER:",
+        Patch("walsh_scrapy/crawl/hosts/queue.py", "Queue.prepare", "for place in _ORDER:",
               "for place in (*_ORDER[2:], *_ORDER[:2]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
-        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.checks",
+        Patch("walsh_scrapy/crawl/documents/publishedlist.py", "PublishedList.checks",
               "(ticket.rank is not Rank.OPERATOR or bool(ticket.hops))",
               "ticket.rank is Rank.TARGET and not ticket.hops"),
     )),

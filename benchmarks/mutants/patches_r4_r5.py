@@ -8,8 +8,8 @@ _PACING: Final = "walsh_scrapy/policy/pacing.py"
 _BACKOFF: Final = "walsh_scrapy/policy/backoff.py"
 _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _CONNECTIONS: Final = "walsh_scrapy/wire/connections.py"
-_EXCHANGES: Final = "walsh_scrapy/crawl/exchanges.py"
-_HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
+_EXCHANGES: Final = "walsh_scrapy/crawl/hosts/exchanges.py"
+_HOSTS: Final = "walsh_scrapy/crawl/hosts/ownedhosts.py"
 _STATE: Final = "walsh_scrapy/state/ownership.py"
 _CRAWLS: Final = "tests/contract"
 _ONE_CONNECTION: Final = (
@@ -108,7 +108,7 @@ LAST_END = hosts.c.request_ended_at
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch("walsh_scrapy/state/log.py", "log_begin", "number = connection",
+        Patch("walsh_scrapy/state/requestlog.py", "log_begin", "number = connection",
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
@@ -148,7 +148,7 @@ LAST_END = hosts.c.request_ended_at
 name = host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
-            from walsh_scrapy.crawl.hosts import BeginResult
+            from walsh_scrapy.crawl.hosts.ownedhosts import BeginResult
             return BeginResult("wait", held - self._context.clock.now())"""),
         Patch(_EXCHANGES, "Exchanges.end",
               "exchange = self._exchange(request, response, latency, error)", """\

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, log_lines, paths, rows_of, site
-from walsh_scrapy.crawl.blocklist import MAX_INLINE_BYTES
+from walsh_scrapy.crawl.documents.publishedlist import MAX_INLINE_BYTES
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY

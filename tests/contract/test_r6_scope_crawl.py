@@ -13,7 +13,7 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site, trouble
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, note, ticket_of
 from walsh_scrapy.downloadermiddlewares.privatehosts import PrivateHostsMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.helpers.sites import LIST_URL, blocklist, feeds, rows_of, site
-from walsh_scrapy.crawl.log import UNNEEDED
+from walsh_scrapy.crawl.processlog import UNNEEDED
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.web import Reply, Site
 

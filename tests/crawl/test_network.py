@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.testing.simulation import SimulatedLoop, SimulatedTime
 from walsh_scrapy.wire.connections import Endpoint
 

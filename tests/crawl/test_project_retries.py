@@ -8,7 +8,7 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers import cases
 from tests.helpers.sites import AGENT, IDENTITY
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.downloadermiddlewares.backoff import BackoffMiddleware, ProjectRetries
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
 from walsh_scrapy.wire.unreachable import NoAnswer

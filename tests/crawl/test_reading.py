@@ -21,9 +21,9 @@ from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
 from walsh_scrapy.feeds.metadata.document import Document
 from walsh_scrapy.feeds.metadata.entries import NotAFeed
-from walsh_scrapy.feeds.reading import read
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.testing.simulation import FakeClock
 
@@ -31,6 +31,11 @@ URL = "http://blog.example/feed"
 RSS = Document(
     "feed", b"<rss><channel><item><title>A</title></item></channel></rss>", URL, None, URL
 )
+
+
+def read(reader, document):
+    """As a spider reads a document."""
+    return FeedCrawl(SimpleNamespace(reader=reader)).read(document)
 
 
 class Readers:

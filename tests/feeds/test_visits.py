@@ -8,12 +8,13 @@ import pytest
 from scrapy import Request
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy.crawl import hosts, visits
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.hosts import ownedhosts
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import (
     set_visit,
 )
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.feeds import visits
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
@@ -21,8 +22,8 @@ from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.feeds.stores.sourcestore import Selection
 from walsh_scrapy.feeds.visits import MAX_PAGE_SOURCES, DueSources
 from walsh_scrapy.policy.pacing import Exchange
-from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits
+from walsh_scrapy.state.requestlog import RequestRecord
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
@@ -60,7 +61,7 @@ class Sleeps:
         self._clock = clock
         self.meanwhile = lambda: None
         monkeypatch.setattr(visits, "sleep", self)
-        monkeypatch.setattr(hosts, "create_looping_call", BeatsOnce)
+        monkeypatch.setattr(ownedhosts, "create_looping_call", BeatsOnce)
 
     async def __call__(self, seconds):
         self.passes(seconds)

@@ -20,10 +20,12 @@ from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import Connection, Engine, event, make_url, text
 
 import walsh_scrapy
-from walsh_scrapy.crawl import hosts, isolated, network, robots
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl import isolated, network
+from walsh_scrapy.crawl.documents import robotscopies
+from walsh_scrapy.crawl.documents.robotscopies import RobotsCache
+from walsh_scrapy.crawl.hosts import ownedhosts
 from walsh_scrapy.crawl.isolated import IsolatedProcess
-from walsh_scrapy.crawl.robots import RobotsCache
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.downloadermiddlewares import privatehosts
 from walsh_scrapy.feeds.scope import ScopeMiddleware
 from walsh_scrapy.feeds.sources.source import Source
@@ -145,7 +147,7 @@ class ImpatientBodies(Extension):
 
     def __init__(self, crawler):
         http1.SLOW_SECONDS = 1.0
-        robots.MAX_FETCH_SECONDS = 3.0
+        robotscopies.MAX_FETCH_SECONDS = 3.0
 
 
 class ShortVisits(Extension):
@@ -231,7 +233,7 @@ class ShortBeats(Extension):
 
     def __init__(self, _crawler):
         ownership.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
-        hosts.BEAT_SECONDS = self.seconds / 6
+        ownedhosts.BEAT_SECONDS = self.seconds / 6
         TakeoverGuard._MAX_GAP_SECONDS = self.seconds / 3
 
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from tests.helpers import cases
 from tests.helpers.documents import json_values
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.crawl.blocklist import load_local_list
+from walsh_scrapy.crawl.documents.publishedlist import load_local_list
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import (
     Blocklist,

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.sites import feed, site
-from walsh_scrapy.crawl.queue import MAX_READY_HOSTS
+from walsh_scrapy.crawl.hosts.queue import MAX_READY_HOSTS
 from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.frontier import LONG, Frontier, HostWork, Rank, in_order
 from walsh_scrapy.policy.urls import url_key

@@ -18,7 +18,7 @@ from walsh_scrapy.policy.robots.copy import (
     access_result,
     copy_after,
 )
-from walsh_scrapy.policy.robots.lint import lint
+from walsh_scrapy.policy.robots.robotslint import lint
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 
 DAY = 86_400.0

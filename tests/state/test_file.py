@@ -24,7 +24,7 @@ from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.state import State, StateError, retention, statefile
 from walsh_scrapy.state.engine import bare_engine
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.url import without_password
 
 

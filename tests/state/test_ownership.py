@@ -22,7 +22,6 @@ from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, H
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.hoststore import HostStore
-from walsh_scrapy.state.log import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.overrides import release_hold, set_operator_delay
 from walsh_scrapy.state.ownership import (
     RequestLimits,
@@ -40,6 +39,7 @@ from walsh_scrapy.state.ownership import (
     take_back,
     withdraw,
 )
+from walsh_scrapy.state.requestlog import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.tables import hosts, overrides, requests, workers
 
 TIMEOUT = 30.0

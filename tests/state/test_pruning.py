@@ -11,20 +11,20 @@ from sqlalchemy import func, insert, select, text, update
 
 from tests.helpers import records
 from tests.helpers.records import DENIAL, RECORD, US, deny, keep_robots, log_requests
-from walsh_scrapy.crawl import crawl as module
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl import parts
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.feeds.stores import Stores, sync
 from walsh_scrapy.feeds.stores.sync import OldFiles
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import _SET_COPY_SQL, hash_of
-from walsh_scrapy.state.log import COPY_MARGIN_SECONDS, Evidence
+from walsh_scrapy.state.documentstore import _SET_COPY_SQL, hash_of
 from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
+from walsh_scrapy.state.requestlog import COPY_MARGIN_SECONDS, Evidence
 from walsh_scrapy.state.retention import delete_in_turn
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import (
     copies,
     declared,
@@ -535,7 +535,7 @@ def test_other_crawls_of_the_process_do_not_wait_for_long(
 def test_a_run_that_is_stopped_leaves_its_old_rows(
     settings, walsh_fake_clock, pruned, monkeypatch, caplog
 ):
-    monkeypatch.setattr(module, "is_stopping", lambda: True)
+    monkeypatch.setattr(parts, "is_stopping", lambda: True)
     with caplog.at_level("INFO"):
         run(settings, walsh_fake_clock)
     assert pruned == [0.0, 0.0]

@@ -31,10 +31,10 @@ from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.documentstore import hash_of
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import VERSION, copies, requests, schema_version
 from walsh_scrapy.tools.discover import DiscoverSpider
 from walsh_scrapy.tools.mayfetch.probe import MayfetchSpider

@@ -16,7 +16,7 @@ from walsh_scrapy.console.program import main
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.tools.new import find_last_start
 

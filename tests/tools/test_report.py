@@ -28,15 +28,15 @@ from tests.helpers.records import (
 from tests.helpers.sites import feed, site
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
-from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.requestlog import TimeSpan
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.report import facts, pace
 from walsh_scrapy.tools.report.facts import choose_period, group_days, name_answer
-from walsh_scrapy.tools.report.pace import compare
+from walsh_scrapy.tools.report.pacechart import compare
 from walsh_scrapy.tools.report.page import draw_bars
 
 URL = "http://a.example/feed"

@@ -13,7 +13,7 @@ from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.tools import status as module
 

@@ -29,7 +29,7 @@ class Command(crawl.Command):
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Check the options and the log file before Scrapy sets up its log."""
-        from walsh_scrapy.crawl.log import quiet_scrapy
+        from walsh_scrapy.crawl.processlog import quiet_scrapy
 
         for word in args:
             if word.startswith("-"):

@@ -20,7 +20,7 @@ from walsh_scrapy.crawl.startup import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.state.retention import Deletable
 
 #: The subclass for declared crawls.

@@ -22,7 +22,7 @@ from walsh_scrapy.exceptions import VisitTimeout
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS, VisitTime
 from walsh_scrapy.policy.urls import without_dot_segments
-from walsh_scrapy.state.log import NO_EVIDENCE, Evidence
+from walsh_scrapy.state.requestlog import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import RequestPreparer
+from walsh_scrapy.crawl.hosts.queue import RequestPreparer
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import note, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
@@ -14,7 +14,7 @@ from walsh_scrapy.policy.urls import LOCAL_SCHEMES, is_web, scheme_of
 if TYPE_CHECKING:
     from scrapy import Request
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 
 class AddressMiddleware(Component, RequestPreparer):

@@ -12,8 +12,8 @@ from scrapy.utils.python import global_object_name
 from scrapy.utils.response import response_status_message
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, subject_of, ticket_of
 from walsh_scrapy.exceptions import NotReached, TooSlow, Unreachable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.crawl.blocklist import PublishedList
-from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.documents.publishedlist import PublishedList
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note_answer
@@ -19,7 +19,7 @@ from walsh_scrapy.policy.urls import is_web
 if TYPE_CHECKING:
     from scrapy import Request
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 logger = logging.getLogger(__name__)
 

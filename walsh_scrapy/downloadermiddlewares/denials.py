@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.ticket import rank_of, subject_of
 from walsh_scrapy.exceptions import Denied, HostDeferred, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank

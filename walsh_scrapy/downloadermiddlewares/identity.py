@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import NEVER_SENT
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.policy.wording import for_others
 
 if TYPE_CHECKING:
     from scrapy import Request
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 from scrapy import signals
 
-from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import RequestPreparer
+from walsh_scrapy.crawl.hosts.queue import RequestPreparer
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 #: How often a request goes back to the scheduler; after that it waits in the middleware.
 _MAX_RESCHEDULES: Final = 1

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import RequestPreparer
+from walsh_scrapy.crawl.hosts.queue import RequestPreparer
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, ticket_of
 from walsh_scrapy.exceptions import Denied
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 
 class PrivateHostsMiddleware(Component, RequestPreparer):

@@ -9,8 +9,8 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRe
 from scrapy.exceptions import IgnoreRequest
 from scrapy.spidermiddlewares.referer import RefererMiddleware
 
-from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import set_conditions
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import (
     Hop,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.robotparser import RobotsSignal
-from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
+from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
+from walsh_scrapy.crawl.documents.robotscopies import Robots, is_robots, origin_for
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import note, note_answer, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
@@ -23,7 +23,7 @@ from walsh_scrapy.policy.wording import format_seconds
 if TYPE_CHECKING:
     from scrapy import Request
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.policy.robots.copy import RobotsFile
 
 

@@ -21,13 +21,13 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy import __version__
-from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable, shorten
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.runstore import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Retry
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.hosts.queue import Queue
     from walsh_scrapy.crawl.messages import Signer
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.crawl.problems import Problems
-    from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.options import Options
 
 logger = logging.getLogger(__name__)

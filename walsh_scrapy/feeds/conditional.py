@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import conditions_of, set_conditions
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.feeds.sources.source import Source
 
 

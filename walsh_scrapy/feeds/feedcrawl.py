@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from typing import Self
 
-    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.declared import LastVisit
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.feeds.metadata.document import Document
     from walsh_scrapy.feeds.metadata.entries import Feed
     from walsh_scrapy.feeds.sources.source import Source

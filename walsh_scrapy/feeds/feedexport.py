@@ -12,8 +12,8 @@ from scrapy import signals
 from scrapy.extensions import feedexport
 from scrapy.utils.defer import ensure_awaitable
 
-from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import words_of
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.files import atomic_file
 from walsh_scrapy.programname import program_name
 

@@ -17,7 +17,7 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
-from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.ticket import hops_of, repeats, request_of, set_visit
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scrapy import Request
 
-from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.queue import RequestPreparer
+from walsh_scrapy.crawl.hosts.queue import RequestPreparer
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import (
     first_url,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.visits import Visits
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import set_visit

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context, DeclaredDelays
-    from walsh_scrapy.crawl.hosts import Hosts
-    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+    from walsh_scrapy.crawl.hosts.queue import Queue
     from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.stores import Stores
     from walsh_scrapy.feeds.stores.sourcestore import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
-from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.ticket import note, request_of, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import LOCAL_SCHEMES, is_web, scheme_of

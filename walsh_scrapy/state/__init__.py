@@ -6,12 +6,12 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.documents import BlocklistStore, RobotsStore
+from walsh_scrapy.state.documentstore import BlocklistStore, RobotsStore
 from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.hoststore import HostStore, old_hosts
-from walsh_scrapy.state.log import EvidenceStore, Log
+from walsh_scrapy.state.requestlog import EvidenceStore, Log
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
-from walsh_scrapy.state.runs import RunStore
+from walsh_scrapy.state.runstore import RunStore
 from walsh_scrapy.state.views import ViewQuery
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, CountedSocket, Hit, SharedLog
-from walsh_scrapy.testing.http1 import Connection, NoHandshakeError, handshake_of, streams
+from walsh_scrapy.testing.serverhttp1 import Connection, NoHandshakeError, handshake_of, streams
 from walsh_scrapy.testing.site import (
     DEAD,
     MISDIRECTED,

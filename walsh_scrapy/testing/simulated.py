@@ -23,11 +23,11 @@ from scrapy.responsetypes import responsetypes
 from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
 
-import walsh_scrapy.crawl.crawl
+import walsh_scrapy.crawl.parts
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.shared import BLOCKLISTS, ROBOTS
 from walsh_scrapy.crawl.startup import is_addon
 from walsh_scrapy.crawl.ticket import rank_of
@@ -264,7 +264,7 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
         logging.getLogger(name).setLevel(logging.WARNING)  # or each run would list its components
     logging.captureWarnings(capture=True)
     clock = SimulatedAddon.clock = SimulatedTime()
-    setattr(walsh_scrapy.crawl.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
+    setattr(walsh_scrapy.crawl.parts, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Otherwise Scrapy's periodic calls would come too early, by the real duration of the
     # simulation.
     setattr(scrapy.utils.asyncio, "time", clock)  # noqa: B010 - a module, to mypy

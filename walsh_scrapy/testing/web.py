@@ -24,7 +24,7 @@ from walsh_scrapy.testing.hit import (
     SharedLog,
     most_open,
 )
-from walsh_scrapy.testing.http1 import Connection, streams
+from walsh_scrapy.testing.serverhttp1 import Connection, streams
 from walsh_scrapy.testing.site import Certificate, Directory, Fault, Page, Reply, Site, redirect
 
 _START_SECONDS: Final = 60.0

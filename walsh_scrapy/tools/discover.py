@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy import Request
 
 from walsh_scrapy.crawl.childprocess import TooCostly
-from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import (
     content_type_of,
     links_of,

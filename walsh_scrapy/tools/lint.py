@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.robots.lint import lint
+from walsh_scrapy.policy.robots.robotslint import lint
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.output import read_file
 from walsh_scrapy.tools.show import print_lines
@@ -14,7 +14,7 @@ from walsh_scrapy.tools.show import print_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.policy.robots.lint import Finding
+    from walsh_scrapy.policy.robots.robotslint import Finding
     from walsh_scrapy.tools.call import Call
 
 

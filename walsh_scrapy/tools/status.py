@@ -90,7 +90,7 @@ def _check_addon(settings: BaseSettings, options: Options) -> Iterator[Mapping[s
 
 def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
     """Yield the problems of the files that a crawl needs."""
-    from walsh_scrapy.crawl.blocklist import load_local_list
+    from walsh_scrapy.crawl.documents.publishedlist import load_local_list
     from walsh_scrapy.options import BadSetting
 
     try:

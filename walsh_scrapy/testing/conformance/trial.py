@@ -15,7 +15,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from walsh_scrapy import __version__
 from walsh_scrapy.testing.checks import BUSY
-from walsh_scrapy.testing.conformance import crawler, documents, identity, optouts, pace, robots
+from walsh_scrapy.testing.conformance import (
+    crawler,
+    documents,
+    optouts,
+    pace,
+    robotsrules,
+    useragent,
+)
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pace import HELD, LAST, RESTARTED
 from walsh_scrapy.testing.conformance.scenario import (
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.web import Web
 
 #: The modules with scenarios, in the order of their rules.
-_MODULES: Final = (identity, robots, optouts, pace, documents)
+_MODULES: Final = (useragent, robotsrules, optouts, pace, documents)
 SCENARIOS: Final[tuple[Scenario, ...]] = tuple(
     scenario for module in _MODULES for scenario in module.SCENARIOS
 )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
-from walsh_scrapy.crawl.blocklist import BlocklistCache
-from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.documents.publishedlist import BlocklistCache
+from walsh_scrapy.crawl.documents.robotscopies import RobotsCache
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.robots import RobotsCache
+from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import Denied, RequestDeferred, StillDue
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.policy.robots.copy import RobotsFile
 
 

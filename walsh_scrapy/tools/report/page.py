@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.report.facts import ANSWERS
-from walsh_scrapy.tools.report.pace import GAPS
+from walsh_scrapy.tools.report.pacechart import GAPS
 from walsh_scrapy.tools.show import name_program, to_the_minute
 
 if TYPE_CHECKING:

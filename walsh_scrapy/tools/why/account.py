@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import identity
-from walsh_scrapy.crawl.blocklist import load_local_list
+from walsh_scrapy.crawl.documents.publishedlist import load_local_list
 from walsh_scrapy.feeds.sources.source import unique
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import rfc3339
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.runs import RunRecord
+    from walsh_scrapy.state.runstore import RunRecord
 
 Row = dict[str, Any]
 

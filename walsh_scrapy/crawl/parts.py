@@ -20,17 +20,17 @@ from scrapy.utils.conf import closest_scrapy_cfg
 from walsh_scrapy.crawl.context import Context, DeclaredDelays
 from walsh_scrapy.crawl.declared import declared_of
 from walsh_scrapy.crawl.delays import ProjectDelays
-from walsh_scrapy.crawl.documents import Documents
-from walsh_scrapy.crawl.exchanges import Exchanges
+from walsh_scrapy.crawl.documents.fetcher import Fetcher
 from walsh_scrapy.crawl.failures import Denials
-from walsh_scrapy.crawl.fetcher import Fetcher
-from walsh_scrapy.crawl.hostaccess import HostAccess
-from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.log import log_handler, protect_log
+from walsh_scrapy.crawl.hosts.exchanges import Exchanges
+from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
+from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+from walsh_scrapy.crawl.hosts.queue import Queue
+from walsh_scrapy.crawl.lastlook import Documents
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.problems import Problems
-from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.processlog import log_handler, protect_log
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import Engine, is_stopping

@@ -4,7 +4,7 @@ import pytest
 from scrapy.robotstxt import RobotParser
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy.crawl.robotparser import RobotsParser
+from walsh_scrapy.crawl.documents.robotparser import RobotsParser
 
 ROBOTS = b"""
 User-agent: Example-Bot

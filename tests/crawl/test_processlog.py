@@ -12,8 +12,8 @@ from scrapy.utils.log import configure_logging
 
 from tests.helpers import needs_scrapy_2_19
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.crawl import log
-from walsh_scrapy.crawl.log import (
+from walsh_scrapy.crawl import processlog
+from walsh_scrapy.crawl.processlog import (
     MAX_LINE_CHARACTERS,
     UNNEEDED,
     JsonFormatter,
@@ -32,7 +32,7 @@ needs_json_log = needs_scrapy_2_19("LOG_INSTALL_ROOT_HANDLER")
 def clean_log(monkeypatch):
     """Leave the handlers of this process as they were."""
     before, level = list(logging.root.handlers), logging.root.level
-    monkeypatch.setattr(log, "_json_handler", None)
+    monkeypatch.setattr(processlog, "_json_handler", None)
     yield
     for handler in set(logging.root.handlers) - set(before):
         logging.root.removeHandler(handler)

@@ -19,8 +19,7 @@ from uuid import uuid4
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl.ticket import note, subject_of
-from walsh_scrapy.crawl.transactions import (
+from walsh_scrapy.crawl.hosts.transactions import (
     Begin,
     DoubtfulAnswers,
     ExchangeEnd,
@@ -33,6 +32,7 @@ from walsh_scrapy.crawl.transactions import (
     Withdrawal,
     Writes,
 )
+from walsh_scrapy.crawl.ticket import note, subject_of
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
 from walsh_scrapy.policy.urls import host_of
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.state.hoststore import OtherOwner
-    from walsh_scrapy.state.log import LoggedBegin, RequestRecord
     from walsh_scrapy.state.ownership import PermissionStatus, RequestLimits
+    from walsh_scrapy.state.requestlog import LoggedBegin, RequestRecord
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

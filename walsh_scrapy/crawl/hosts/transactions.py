@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from walsh_scrapy.exceptions import StillDue
 from walsh_scrapy.state import ownership
-from walsh_scrapy.state.log import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.ownership import Permission
+from walsh_scrapy.state.requestlog import forget_begin, log_begin, log_end, log_no_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
-    from walsh_scrapy.state.documents import RobotsStore
-    from walsh_scrapy.state.log import LoggedBegin, RequestRecord
+    from walsh_scrapy.state.documentstore import RobotsStore
     from walsh_scrapy.state.ownership import RequestLimits, Worker
+    from walsh_scrapy.state.requestlog import LoggedBegin, RequestRecord
 
 T = TypeVar("T")
 

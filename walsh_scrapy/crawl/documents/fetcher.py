@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from scrapy.http.request import NO_CALLBACK
 
+from walsh_scrapy.crawl.hosts.queue import Turn
 from walsh_scrapy.crawl.messages import set_conditions
-from walsh_scrapy.crawl.queue import Turn
 from walsh_scrapy.crawl.ticket import copy_of, note
 from walsh_scrapy.exceptions import Denied, NotReached, NotYet, TooLate
 from walsh_scrapy.policy.frontier import Rank
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.documents import Documents
-    from walsh_scrapy.crawl.exchanges import Exchanges
-    from walsh_scrapy.crawl.hostaccess import HostAccess
-    from walsh_scrapy.crawl.hosts import Hosts
-    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.hosts.exchanges import Exchanges
+    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
+    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+    from walsh_scrapy.crawl.hosts.queue import Queue
+    from walsh_scrapy.crawl.lastlook import Documents
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
 

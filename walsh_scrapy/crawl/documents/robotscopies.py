@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 
-from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.queue import RequestPreparer
+from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+from walsh_scrapy.crawl.hosts.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import (
@@ -66,11 +66,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.fetcher import Fetcher
-    from walsh_scrapy.crawl.hostaccess import HostAccess
-    from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.crawl.robotparser import RobotsSignal
-    from walsh_scrapy.state.documents import RobotsStore
+    from walsh_scrapy.crawl.documents.fetcher import Fetcher
+    from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
+    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
+    from walsh_scrapy.crawl.hosts.queue import Queue
+    from walsh_scrapy.state.documentstore import RobotsStore
 
 logger = logging.getLogger(__name__)
 

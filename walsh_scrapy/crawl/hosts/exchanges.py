@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.hosts.transactions import HostLost
+from walsh_scrapy.crawl.lastlook import restore_limits
 from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import Gate, Kind, has_gate
 from walsh_scrapy.crawl.ticket import (
@@ -29,7 +30,6 @@ from walsh_scrapy.crawl.ticket import (
     subject_of,
     ticket_of,
 )
-from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
@@ -53,8 +53,8 @@ from walsh_scrapy.policy.pacing import (
     longest_wait,
 )
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits
+from walsh_scrapy.state.requestlog import RequestRecord
 from walsh_scrapy.wire.stalls import stalled
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.context import Context, DeclaredDelays, DeferredHosts
-    from walsh_scrapy.crawl.hostaccess import HostAccess
-    from walsh_scrapy.crawl.hosts import BeginResult, Hosts
-    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
+    from walsh_scrapy.crawl.hosts.ownedhosts import BeginResult, Hosts
+    from walsh_scrapy.crawl.hosts.queue import Queue
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}

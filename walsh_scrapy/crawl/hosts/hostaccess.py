@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.hosts import Hosts
-    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+    from walsh_scrapy.crawl.hosts.queue import Queue
     from walsh_scrapy.crawl.scrapyinternals import Engine
 
 #: Seconds for which a request waits for a host that another worker owns.

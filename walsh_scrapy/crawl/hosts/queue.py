@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
     from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.state.ownership import PermissionStatus
 

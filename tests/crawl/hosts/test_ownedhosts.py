@@ -7,16 +7,16 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 from sqlalchemy.exc import IntegrityError
 
-from walsh_scrapy.crawl import exchanges
 from walsh_scrapy.crawl.context import Context, DeferredHosts
-from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.exchanges import _Begun
-from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.hosts import exchanges
+from walsh_scrapy.crawl.hosts.exchanges import _Begun
+from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+from walsh_scrapy.crawl.hosts.transactions import HostLost
+from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import (
     note,
     set_visit,
 )
-from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import HostDeferred, Unreachable
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
@@ -25,8 +25,8 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
 from walsh_scrapy.state import State
 from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits, beat
+from walsh_scrapy.state.requestlog import RequestRecord
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"

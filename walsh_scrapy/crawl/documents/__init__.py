@@ -1,0 +1,1 @@
+"""The documents that a crawl obeys: robots.txt and the blocklist."""
