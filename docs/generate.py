@@ -277,7 +277,10 @@ def _describe_components() -> str:
         for kind, note in notes.items()
         for path, order in SPIDER_GATES[kind].items()
     ]
-    extensions = [f'    "{path}": {order},' for path, order in addon.EXTENSIONS.items()]
+    extensions = [
+        f'    "{path}": {order},{"" if path in addon.EXTENSIONS[Kind.OWN] else _ONLY_DECLARED}'
+        for path, order in addon.EXTENSIONS[Kind.DECLARED].items()
+    ]
     handlers = [
         f'    "{scheme}": "{addon.HANDLERS[Kind.OWN]}",  # unless you name one'
         for scheme in SCHEMES

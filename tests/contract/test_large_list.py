@@ -9,6 +9,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.sites import feed, trouble
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Site
@@ -37,7 +38,7 @@ def declared(tmp_path, url):
         hour_ago = time.time() - HOUR
         os.utime(file, (hour_ago, hour_ago))  # a younger file is read again by the next run
         with closing(State(url)) as state:
-            state.sync(file, time.time())
+            Stores(state).sync(file, time.time())
         engine = create_engine(url, poolclass=NullPool)
         with engine.begin() as connection:
             visit = text("UPDATE declared SET visited_at = :at, not_before = :at WHERE url <> :due")

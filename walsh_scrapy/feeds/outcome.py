@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy.crawl.hosts.transactions import HostLost
+from walsh_scrapy.crawl.hosts.ownedhosts import HostLost
 from walsh_scrapy.crawl.ticket import DATA_LOSS, hops_of, set_visit, ticket_of
 from walsh_scrapy.exceptions import (
     BadAnswer,

@@ -10,13 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from walsh_scrapy.crawl.context import Context, DeferredHosts
 from walsh_scrapy.crawl.hosts import exchanges
 from walsh_scrapy.crawl.hosts.exchanges import _Begun
-from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-from walsh_scrapy.crawl.hosts.transactions import HostLost
+from walsh_scrapy.crawl.hosts.ownedhosts import HostLost, Hosts
 from walsh_scrapy.crawl.parts import Crawl
-from walsh_scrapy.crawl.ticket import (
-    note,
-    set_visit,
-)
+from walsh_scrapy.crawl.ticket import note, set_visit
 from walsh_scrapy.exceptions import HostDeferred, Unreachable
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit

@@ -6,7 +6,6 @@ import logging
 import math
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
     from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
     from walsh_scrapy.crawl.hosts.queue import Queue
-    from walsh_scrapy.state.documentstore import RobotsStore
 
 logger = logging.getLogger(__name__)
 
@@ -429,7 +427,7 @@ class Robots(RobotsCache, RequestPreparer):
         undo: Callable[[Connection], None] = partial(self._store.forget, origin=origin)
         if earlier is not None:
             host = self._context.host(origin)
-            undo = _CopyWrite(self._store, origin, earlier, host, self._context.run)
+            undo = self._copy_writer(origin, earlier, host)
         self._hosts.undo_with_answers(self._context.host(outcome.url), undo)
         reason = f"its robots.txt is unreachable (it answered {status})"
         is_doubtful = self._context.connectivity.is_doubtful(host_of(outcome.url))
@@ -450,6 +448,13 @@ class Robots(RobotsCache, RequestPreparer):
         if earlier is None or earlier.copy.requested_at < copy.requested_at:
             self._put(origin, copy, self._context.host(origin))
 
+    def _copy_writer(
+        self, origin: str, copy: RobotsCopy, host: str
+    ) -> Callable[[Connection], None]:
+        """Return the function that writes a copy within a transaction."""
+        run = self._context.run
+        return partial(self._store.write, origin=origin, copy=copy, host=host, run=run)
+
     def _put(
         self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
     ) -> RobotsFile:
@@ -461,7 +466,7 @@ class Robots(RobotsCache, RequestPreparer):
         self._hosts.copies(host)[origin] = copy
         file = self._parse_copy(origin, copy)
         delay = file.interval(self._context.clock.now())
-        write = _CopyWrite(self._store, origin, copy, host, self._context.run)
+        write = self._copy_writer(origin, copy, host)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
             self._context.state.write(write)
         self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
@@ -502,21 +507,6 @@ class Robots(RobotsCache, RequestPreparer):
                 origin,
                 file.copy.status,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _CopyWrite:
-    """The write of a copy, in the next transaction of the requested host."""
-
-    store: RobotsStore
-    origin: str
-    copy: RobotsCopy
-    host: str
-    run: int | None
-
-    def __call__(self, connection: Connection) -> None:
-        """Write the copy."""
-        self.store.write(connection, self.origin, self.copy, self.host, self.run)
 
 
 class _TooLong(IgnoreRequest):

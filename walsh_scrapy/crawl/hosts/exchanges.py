@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hosts.transactions import HostLost
+from walsh_scrapy.crawl.hosts.ownedhosts import HostLost
 from walsh_scrapy.crawl.lastlook import restore_limits
 from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import Gate, Kind, has_gate

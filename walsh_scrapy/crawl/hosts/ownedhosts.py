@@ -12,34 +12,23 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl.hosts.transactions import (
-    Begin,
-    DoubtfulAnswers,
-    ExchangeEnd,
-    HostLost,
-    LongerDelay,
-    OwnedHost,
-    OwnedHostWrite,
-    Take,
-    TakeBack,
-    Withdrawal,
-    Writes,
-)
 from walsh_scrapy.crawl.ticket import note, subject_of
-from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.ownership import HostSnapshot, Worker
+from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
+from walsh_scrapy.state.requestlog import forget_begin, log_begin, log_end, log_no_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +54,49 @@ _MAX_READY_SHARED: Final = 1
 #: Seconds after which a host is let go between two pages of its sources, so that the redirects of
 #: other workers get their turn there.
 _MAX_OWNED_SECONDS: Final = 30.0
+
+
+class HostLost(StillDue):
+    """Another worker has taken the host; its sources are still due."""
+
+
+@dataclass(eq=False, slots=True)
+class OwnedHost:
+    """A host that this crawl owns, with its pending rows."""
+
+    times: HostTimes  #: with the changes that are pending
+    since: float  #: when it was taken, by the monotonic clock
+    reasons: set[object] = field(default_factory=set)
+    is_busy: bool = False  #: a request is in flight
+    is_deferred: bool = False  #: given up for the run
+    copies: dict[str, RobotsCopy | None] = field(default_factory=dict)  #: by origin, in the state
+    #: Writes the end of the last exchange, if it is pending; returns False if the host was lost.
+    end: Callable[[Connection], bool] | None = None
+    pending: list[Callable[[Connection], object]] = field(default_factory=list)
+
+    @property
+    def can_release(self) -> bool:
+        """Whether there is no reason to own it any longer."""
+        return not self.reasons and not self.is_busy
+
+
+@dataclass(eq=False, slots=True)
+class DoubtfulAnswers:
+    """The answers for a host that a proxy may have made: 502, 503 and 504."""
+
+    times: HostTimes  #: the times of the host before them
+    names: set[str] = field(default_factory=set)  #: the host, or those of the domain
+    logged: list[LoggedBegin] = field(default_factory=list)
+    #: What takes back the other rows that were written because of them.
+    undo: list[Callable[[Connection], object]] = field(default_factory=list)
+
+    def take_back(self, connection: Connection, host: str, error: str) -> None:
+        """Write everything as it was before, and into the log that no answer came."""
+        ownership.take_back(connection, host, self.times)
+        for logged in self.logged:
+            log_no_answer(connection, logged, error)
+        for undo in self.undo:
+            undo(connection)
 
 
 class BeginResult(NamedTuple):
@@ -166,16 +198,25 @@ class Hosts:
             self._state.read(read)
         elif host not in self._owned:
             moment = self._context.moment()
-            take = Take(
-                self._state.robots, host, self._worker, self._watch.may_take_over_until, read
-            )
-            status, snapshot = self._state.write(take)
+            copies: dict[str, RobotsCopy | None] = {}
+
+            def work(connection: Connection) -> Permission:
+                nonlocal copies
+                may_take_over_until = self._watch.may_take_over_until
+                permission = ownership.take(connection, host, self._worker, may_take_over_until)
+                if permission.status == "ready":
+                    copies = {**self._state.robots.of_host(connection, host)}
+                    if read is not None:
+                        read(connection)
+                return permission
+
+            status, snapshot = self._state.write(work)
             self._watch.see(snapshot.now, moment)
             _warn_clock_set_back(host, snapshot)
             if status != "ready":
                 return status
             since = self._context.clock.monotonic()
-            self._owned[host] = OwnedHost(snapshot.times, since, copies=take.copies)
+            self._owned[host] = OwnedHost(snapshot.times, since, copies=copies)
         self._owned[host].reasons.add(reason)
         return "ready"
 
@@ -306,7 +347,7 @@ class Hosts:
         host = visited.host
         owned = self._owned.get(visited.host)
         if owned is None or visited.is_lost:
-            raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
+            raise self._lost(host)
         if ends:
             owned.reasons.discard(subject)
             del self._visits[subject]
@@ -332,9 +373,28 @@ class Hosts:
         if owned is None or (visited is not None and visited.is_lost):
             return BeginResult("lost")
         moment = self._context.moment()
-        visited_host = visited.host if visited else None
-        begin = Begin(self._context, self._worker, host, owned, visited_host, limits, record)
-        status, snapshot = self._state.write(begin, visit or request.url)
+        visited_host = visited.host if visited and visited.host != host else None
+        logged: list[LoggedBegin] = []  # one for each time that the transaction has run
+
+        def work(connection: Connection) -> Permission:
+            for earlier in logged:
+                forget_begin(connection, earlier)
+            is_pending = owned.end is not None or owned.pending
+            if is_pending and not self._write_rows(connection, host, owned):
+                return Permission("lost", ownership.find(connection, host))
+            if logged:
+                ownership.withdraw(connection, host, self._worker)
+            self._check_owner(connection, visited_host)
+            permission = ownership.begin(connection, host, self._worker, limits)
+            if permission.status == "ready":
+                times, now, _ = permission.host
+                is_first = owned.times.request_ended_at is None
+                delay = 0.0 if is_first else times.delay_with(limits.delay)
+                sent = replace(record, requested_at=now, delay=delay)
+                logged.append(log_begin(connection, sent))
+            return permission
+
+        status, snapshot = self._state.write(work, visit or request.url)
         owned.end = None
         owned.pending = []
         if status == "lost":
@@ -347,7 +407,7 @@ class Hosts:
             ready_at = snapshot.times.ready_at(limits.delay, limits.max_wait)
             return BeginResult("wait", max(0.001, ready_at - snapshot.now))
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(host, snapshot.times, begin.logged)
+        self._in_flight[request] = _InFlight(host, snapshot.times, logged[-1])
         note(request, until=moment + limits.allowed)
         return BeginResult("ready")
 
@@ -365,16 +425,15 @@ class Hosts:
         before = owned.times if owned else times_before
         exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
-        end = ExchangeEnd(
-            self._context,
-            host,
-            self._worker,
-            times_before,
-            times,
-            ended=self._context.moment(),
-            record=replace(record, hold=times.last_hold.seconds),
-            logged=logged,
-        )
+        ended = self._context.moment()
+        record = replace(record, hold=times.last_hold.seconds)
+
+        def end(connection: Connection) -> bool:
+            age = self._context.moment() - ended
+            is_owned = ownership.end(connection, host, self._worker, times_before, times, age)
+            log_end(connection, record, logged)
+            return is_owned
+
         if exchange.from_gateway:
             answers = self._doubtful.setdefault(host, DoubtfulAnswers(times_before))
             answers.names.add(host_of(request.url))
@@ -403,13 +462,18 @@ class Hosts:
         with suppress(StateUnavailable, RefusedValues):
             for host, answers in self._doubtful.items():
                 if any(is_doubtful(name) for name in answers.names):
-                    self._state.write(TakeBack(host, answers, error))
+                    self._state.write(partial(answers.take_back, host=host, error=error))
 
     def withdraw(self, request: Request, host: str) -> None:
         """End the exchange of a request that was never sent: it leaves no trace in the log."""
         if request not in self._in_flight:
             return
-        withdrawal = Withdrawal(host, self._worker, self._in_flight.pop(request).logged)
+        logged = self._in_flight.pop(request).logged
+
+        def withdrawal(connection: Connection) -> bool:
+            forget_begin(connection, logged)
+            return ownership.withdraw(connection, host, self._worker)
+
         owned = self._owned.get(host)
         if owned is None:
             self._state.write(withdrawal)
@@ -447,13 +511,15 @@ class Hosts:
         both are written now.
         """
         owned = self._owned.get(host)
+        lengthen = partial(ownership.lengthen_waits, host=host, delay=delay)
         if owned is None:
-            self._state.write(Writes((write, LongerDelay(host, delay))) if delay else write)
+            writes: list[Callable[[Connection], object]] = [write, lengthen] if delay else [write]
+            self._state.write(lambda connection: [one(connection) for one in writes])
             return
         owned.pending.append(write)
         if delay > owned.times.delay:
             owned.times = owned.times.delayed(delay)
-            owned.pending.append(LongerDelay(host, delay))
+            owned.pending.append(lengthen)
             self._write_pending(host)
 
     # ---- transactions ----
@@ -476,16 +542,51 @@ class Hosts:
         fails.
         """
         owned = self._owned[host]
-        write = OwnedHostWrite(host, owned, self._worker, work, is_written)
+        lets_go = owned.can_release
+        is_deferred = owned.is_deferred
+        results: list[T] = []  # of ``work``, one for each time that the transaction has run
+        runs = 0
+
+        def write(connection: Connection) -> bool:
+            nonlocal runs
+            is_owned = self._write_rows(connection, host, owned)
+            if is_owned and lets_go:
+                is_owned = ownership.let_go(connection, host, self._worker, deferred=is_deferred)
+            elif runs and lets_go:  # the first run may have let it go
+                is_owned = is_written(connection)
+            runs += 1
+            if is_owned:
+                results.append(work(connection))
+            return is_owned
+
         is_owned = self._state.write(write, subject)
         owned.end = None
         owned.pending = []
         if not is_owned:
             self._drop(host)
-            raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
-        if write.lets_go:
+            raise self._lost(host)
+        if lets_go:
             del self._owned[host]
-        return write.result
+        return results[-1]
+
+    def _write_rows(self, connection: Connection, host: str, owned: OwnedHost) -> bool:
+        """Write the pending rows; return False if the host was lost: waits only become longer."""
+        if owned.end is not None:
+            is_owned = owned.end(connection)
+        else:
+            is_owned = ownership.lock_if_owned(connection, host, self._worker)
+        if is_owned:
+            for write in owned.pending:
+                write(connection)
+        return is_owned
+
+    def _check_owner(self, connection: Connection, host: str | None) -> None:
+        """Raise HostLost if a host is not owned any more."""
+        if host is not None and not ownership.owns(connection, host, self._worker):
+            raise self._lost(host)
+
+    def _lost(self, host: str) -> HostLost:
+        return HostLost(self._context.clock.now(), f"{host} was lost to another worker")
 
     def _drop(self, host: str) -> None:
         """Forget a host that was lost, with its pending rows and its robots.txt files.
