@@ -98,17 +98,20 @@ class Starts:
 
     def ours(self, **given):
         """Start with the add-on's scheduler."""
-        crawler = self.crawler(**given)
-        engine, hosts = Engine(crawler), Hosts(self.context)
-        queue = Queue(self.context, engine, hosts, delays={}, max_concurrent=0)
+        crawler = self.crawler(CONCURRENT_REQUESTS=0, **given)
         crawl = SimpleNamespace(
             crawler=crawler,
+            settings=crawler.settings,
+            stats=crawler.stats,
             kind=Kind.DECLARED,
-            engine=engine,
-            queue=queue,
-            access=HostAccess(crawler.settings, self.context, engine, crawler.stats, hosts, queue),
+            context=self.context,
+            engine=Engine(crawler),
+            hosts=Hosts(self.context),
+            declared_delays=SimpleNamespace(delays={}),
             exchanges=SimpleNamespace(sweep=lambda: None),
         )
+        crawl.queue = Queue(crawl)
+        crawl.access = HostAccess(crawl)
         dupefilter = build_from_crawler(RFPDupeFilter, crawler)
         scheduler = Scheduler(crawl, dupefilter, self.job_of(crawler))
         self.made.append(scheduler)

@@ -54,7 +54,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._max_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
-        self._last_headers = LastHeaders(crawler.settings, crawl.kind, crawl.context, crawl.signer)
+        self._last_headers = LastHeaders(crawl)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.

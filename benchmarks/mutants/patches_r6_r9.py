@@ -73,7 +73,7 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
               "and is_of_url"),
     )),
     Mutant("error-validators", "R7", "the ETag of a 404 replaces that of the feed", (
-        Patch("walsh_scrapy/feeds/sourcerecord.py", "record_after",
+        Patch("walsh_scrapy/feeds/outcome.py", "record_after",
               "record = replace(record, failures=previous.failures + 1)",
               "record = with_validators(replace(record, failures=previous.failures + 1), result)"),
     )),

@@ -167,7 +167,11 @@ class Handler:
 def download(handler, seconds_left, url="http://a.example/", released=True):
     settings = Settings({"DOWNLOADER_MIDDLEWARES": {Gate.PACING.path: Gate.PACING.order}})
     clock = SystemClock(lambda: 0.0)
-    documents = Documents(settings, AGENT, MemoryStatsCollector(get_crawler()), lambda: clock)
+    stats = MemoryStatsCollector(get_crawler())
+    options = SimpleNamespace(user_agent=AGENT)
+    context = SimpleNamespace(clock=clock)
+    crawl = SimpleNamespace(settings=settings, options=options, stats=stats, context=context)
+    documents = Documents(crawl)
     request = Request(url)
     note(request, released=released, until=clock.moment() + seconds_left)
     return asyncio.run(documents.download(handler, request))

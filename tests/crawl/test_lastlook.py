@@ -4,6 +4,7 @@ import asyncio
 import gzip
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,9 @@ MADE_UP = HtmlResponse(URL, body=b"theirs")
 
 
 def documents():
-    return Documents(Settings(), AGENT, MemoryStatsCollector(get_crawler()), lambda: None)
+    options = SimpleNamespace(user_agent=AGENT)
+    stats = MemoryStatsCollector(get_crawler())
+    return Documents(SimpleNamespace(settings=Settings(), options=options, stats=stats))
 
 
 def request_of(rank=Rank.ROBOTS, **meta):

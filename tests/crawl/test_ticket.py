@@ -23,10 +23,9 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
     visit_of,
 )
-from walsh_scrapy.feeds.lifetimes import Lifetime
 from walsh_scrapy.feeds.metadata.document import may_be_feed
 from walsh_scrapy.feeds.sources.source import Source
-from walsh_scrapy.feeds.sourcevisit import PageResult, SourceVisit, source_of
+from walsh_scrapy.feeds.sourcevisit import Lifetime, PageResult, SourceVisit, source_of
 from walsh_scrapy.policy.frontier import Rank
 
 URL = "http://blog.example/feed"

@@ -11,16 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.crawl.problems import Problems
-from walsh_scrapy.extensions.summary import (
-    Display,
-    awaited,
-    done_sources,
-    is_none_read,
-    progress_counts,
-    summary_lines,
-    summary_of,
-)
+from walsh_scrapy.crawl.declared import Declared
+from walsh_scrapy.extensions.summary import Display, awaited
+from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.sourcesummary import Problems, done_sources, is_none_read
 from walsh_scrapy.policy.frontier import NextHost
 from walsh_scrapy.programname import program_name
 
@@ -29,8 +23,18 @@ DAY = "1970-01-02 00:00:00 UTC"
 RUN = {"run": 1, "spider": "feeds", "started_at": 1.0, "ended_at": 2.0}
 
 
-def lines_of(stats, problems=None, reason="finished", now=2.0):
-    return summary_lines(summary_of(stats, problems or Problems(), reason, now))
+def summary_of(stats, problems=None, reason="finished", now=2.0):
+    feed_crawl = FeedCrawl(None)
+    feed_crawl.problems = problems or Problems()
+    return feed_crawl.summary(stats, reason, now)
+
+
+def lines_of(stats, problems=None, **end):
+    return summary_of(stats, problems, **end).lines
+
+
+def progress_counts(stats):
+    return FeedCrawl(None).progress(stats)[0]
 
 
 def counts_of(lines):
@@ -114,7 +118,7 @@ def test_ten_thousand_failures_are_ten_lines():
     assert all(value in lines[1] for value in (DAY, "p0.example"))
     assert f"`{program_name()} sources`" in lines[-2]
     assert all(value in lines[-1] for value in (DAY, "10000 sources"))
-    record = json.loads(json.dumps(RUN | summary_of(stats, problems, "finished", 2.0)))
+    record = json.loads(json.dumps(RUN | summary_of(stats, problems).record))
     Draft202012Validator(SCHEMA).validate(record)
     assert len(json.dumps(record)) < 50_000
     assert record["failures"][0]["more_hosts"] == 4980
@@ -123,14 +127,14 @@ def test_ten_thousand_failures_are_ten_lines():
 @pytest.mark.parametrize(("now", "is_later"), [(86_399.0, True), (86_400.0, False)])
 def test_no_run_is_to_be_started_after_a_moment_that_has_passed(now, is_later):
     stats = of_sources(due=1, deferred=1, deferred_until=86_400.0)
-    (advice,) = summary_of(stats, Problems(), "finished", now)["next"]
+    (advice,) = summary_of(stats, now=now).record["next"]
     assert (DAY in advice) is is_later
     assert lines_of(stats, now=now)[-1] == f"next: {advice}"
 
 
 def test_a_run_without_sources_is_an_object_of_the_schema_too():
     validator = Draft202012Validator(SCHEMA)
-    record = RUN | summary_of({"response_received_count": 3}, Problems(), "finished", 2.0)
+    record = RUN | Declared(None).summary({"response_received_count": 3}, "finished", 2.0).record
     validator.validate(record)
     assert not validator.is_valid(record | {"fetched": 1})
 

@@ -9,8 +9,8 @@ from scrapy.http import Response
 
 from tests.helpers import cases
 from walsh_scrapy.feeds.freshness import Freshness, UpdateHints, not_before
-from walsh_scrapy.feeds.lifetimes import freshness_of
 from walsh_scrapy.feeds.metadata.entries import Feed
+from walsh_scrapy.feeds.sourcevisit import freshness_of
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.durations import MAX_REVISIT_SECONDS
 

@@ -30,13 +30,10 @@ from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.feeds import firstseen
 from walsh_scrapy.feeds.firstseen import DocumentItems, _yield_in_turns
 from walsh_scrapy.feeds.items import EntryItem
-from walsh_scrapy.feeds.lifetimes import Lifetime, fresh_until
 from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
-from walsh_scrapy.feeds.outcome import Outcomes
-from walsh_scrapy.feeds.result import Result
-from walsh_scrapy.feeds.sourcerecord import after_refusal, record_after
+from walsh_scrapy.feeds.outcome import Outcomes, Result, after_refusal, record_after
 from walsh_scrapy.feeds.sources.source import Source
-from walsh_scrapy.feeds.sourcevisit import SourceVisit
+from walsh_scrapy.feeds.sourcevisit import Lifetime, SourceVisit
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
@@ -164,10 +161,10 @@ def test_each_result_counts_failures_and_keeps_validators_or_not():
 def test_a_lifetime_counts_from_where_the_next_visit_begins():
     lifetimes = (Lifetime("http://old.example/", 900.0), Lifetime(URL, 200.0))
     visit = SourceVisit(Source(URL), bool, lifetimes=lifetimes)
-    assert fresh_until(visit, "http://old.example/", 90.0) == 900.0
-    assert fresh_until(visit, URL, 90.0) == 200.0
-    assert fresh_until(visit, "http://else.example/", 90.0) == 900.0
-    assert fresh_until(SourceVisit(Source(URL), bool), URL, 90.0) == 90.0
+    assert visit.fresh_until("http://old.example/", 90.0) == 900.0
+    assert visit.fresh_until(URL, 90.0) == 200.0
+    assert visit.fresh_until("http://else.example/", 90.0) == 900.0
+    assert SourceVisit(Source(URL), bool).fresh_until(URL, 90.0) == 90.0
 
 
 # Why a request failed is one sentence: which host, and what went wrong.
@@ -241,9 +238,9 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
     monkeypatch.setattr(Outcomes, "_commit", refuse)
     monkeypatch.setattr(Outcomes, "_find_record", lambda *_: None)
     monkeypatch.setattr(Outcomes, "_commit_end", commit_end)
-    visits = SimpleNamespace(context=SimpleNamespace(clock=None))
     engine = SimpleNamespace(end=lambda reason, line: ends.append((reason, line)))
-    outcomes = Outcomes(None, None, visits, engine)
+    crawl = SimpleNamespace(stats=None, context=SimpleNamespace(clock=None), engine=engine)
+    outcomes = Outcomes(crawl, SimpleNamespace(problems=None, visits=None))
     request = Request(URL)
     set_visit(request, SourceVisit(Source(URL), bool))
     assert outcomes.record_entries(request, ()) == frozenset()

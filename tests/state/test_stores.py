@@ -25,7 +25,7 @@ from tests.helpers.records import (
     log_requests,
 )
 from walsh_scrapy.extensions.summary import command_of, settings_of
-from walsh_scrapy.feeds.moves import move_of
+from walsh_scrapy.feeds.outcome import move_of
 from walsh_scrapy.feeds.sources.source import Source, declaration
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options

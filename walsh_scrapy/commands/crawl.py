@@ -51,7 +51,7 @@ class Command(crawl.Command):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.crawl.refusal import exit_status
-        from walsh_scrapy.extensions.summary import is_none_read
+        from walsh_scrapy.feeds.sourcesummary import is_none_read
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
         if len(args) == 1 and args[0] not in names:

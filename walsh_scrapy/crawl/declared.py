@@ -11,10 +11,11 @@ by `Queue` and `Hosts`, as any component of a crawl may.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from scrapy.utils.misc import load_object
 
+from walsh_scrapy.crawl.runsummary import request_lines, request_progress, request_summary
 from walsh_scrapy.crawl.startup import Kind
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ class LastVisit(NamedTuple):
     at: float | None
 
 
+class RunSummary(NamedTuple):
+    """The summary of a run."""
+
+    subject: str  #: what is counted
+    record: dict[str, Any]  #: for the row of the run, as JSON has it
+    lines: list[str]  #: for the log
+    error: str = ""  #: why the run has failed, if it has
+
+
 class Declared:
     """What a spider declares. These are the answers for a spider that declares nothing.
 
@@ -41,6 +51,9 @@ class Declared:
 
     def __init__(self, crawl: Crawl) -> None:
         self._crawl = crawl
+
+    #: The packages that read its documents, whose versions the row of the run has.
+    packages: ClassVar[tuple[str, ...]] = ()
 
     @property
     def is_forced(self) -> bool:
@@ -78,6 +91,23 @@ class Declared:
         Called at the begin and at the end of a run, where the state is pruned.
         """
         return ()
+
+    def progress(self, stats: Mapping[str, Any]) -> tuple[str, int | None]:
+        """Return what a run has done, and how many visits remain; None if nobody knows that."""
+        return request_progress(stats), None
+
+    def summary(
+        self,
+        stats: Mapping[str, Any],
+        reason: str,
+        now: float,  # noqa: ARG002 - for the subclass
+    ) -> RunSummary:
+        """Return the summary of a run that ended at ``now``, in epoch seconds.
+
+        ``reason`` is the end of the run, as Scrapy names it.
+        """
+        record = request_summary(stats, reason)
+        return RunSummary("requests", record, request_lines(record))
 
 
 def declared_of(crawl: Crawl) -> Declared:

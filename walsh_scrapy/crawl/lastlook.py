@@ -51,12 +51,9 @@ from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.wire import stalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from scrapy.settings import BaseSettings
-    from scrapy.statscollectors import StatsCollector
-
-    from walsh_scrapy.crawl.context import Clock
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.crawl.scrapyinternals import DownloadHandler
     from walsh_scrapy.crawl.ticket import Ticket
 
@@ -87,17 +84,13 @@ _DO_NOT_STOP: Final = f"Raise no StopDownload for {_OURS}"
 class Documents:
     """The downloads of these documents in one crawl, as a ``Watcher`` of its engine."""
 
-    def __init__(
-        self,
-        settings: BaseSettings,
-        user_agent: str,
-        stats: StatsCollector,
-        get_clock: Callable[[], Clock],
-    ) -> None:
-        self._stats = stats
-        self._get_clock = get_clock  # a crawl without paced requests has no state, and no clock
+    def __init__(self, crawl: Crawl) -> None:
+        settings = crawl.settings
+        self._crawl = crawl  # one without paced requests has no `context`, which opens the state
+        self._stats = crawl.stats
         self._is_paced = has_gate(settings, Gate.PACING)
-        self._user_agent = user_agent if has_gate(settings, Gate.IDENTITY) else None
+        has_identity = has_gate(settings, Gate.IDENTITY)
+        self._user_agent = crawl.options.user_agent if has_identity else None
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._warns_of_answers = self._is_paced
         self._warns_of_other_urls = self._is_paced
@@ -217,7 +210,7 @@ class Documents:
         if not ticket.released:
             reason = f"a middleware changed the URL to {request.url} after the gates"
             raise Denied("address", reason)
-        clock = self._get_clock()
+        clock = self._crawl.context.clock
         seconds = seconds_left(request.url, ticket, clock.moment())
         note(request, sent=clock.monotonic(), stalled=stalls.stalled())
         try:

@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
     from walsh_scrapy.wire.connections import Proxy
@@ -346,16 +345,14 @@ class LastHeaders:
     retry and a hop have a new signature, and no request is changed by it.
     """
 
-    def __init__(
-        self, settings: BaseSettings, kind: Kind, context: Context, signer: Signer | None
-    ) -> None:
-        self._clock = context.clock
-        self._signer = signer
+    def __init__(self, crawl: Crawl) -> None:
+        self._clock = crawl.context.clock
+        self._signer = crawl.signer
         self._identity: Fields = {}
-        if has_gate(settings, Gate.IDENTITY):
-            user_agent = context.options.user_agent
-            self._identity = {**dict.fromkeys(NEVER_SENT[kind]), "User-Agent": user_agent}
-        self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
+        if has_gate(crawl.settings, Gate.IDENTITY):
+            user_agent = crawl.options.user_agent
+            self._identity = {**dict.fromkeys(NEVER_SENT[crawl.kind]), "User-Agent": user_agent}
+        self._is_conditional = has_gate(crawl.settings, Gate.CONDITIONAL)
 
     def fields(self, request: Request, url: str) -> Fields:
         """Return the header fields of a request for a URL."""

@@ -49,15 +49,12 @@ from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import NoConnection, NoHandshake, NotConnected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.declared import LastVisit
-    from walsh_scrapy.crawl.failures import Denials
-    from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.policy.connectivity import Blame, Fault
     from walsh_scrapy.wire.connections import Endpoint
     from walsh_scrapy.wire.stream import Addresses, Stream
@@ -86,23 +83,17 @@ SETTLING_SECONDS: Final = 1.0
 class Network:
     """The connections that all requests of a crawl share."""
 
-    def __init__(
-        self,
-        settings: BaseSettings,
-        kind: Kind,
-        context: Context,
-        engine: Engine,
-        denials: Denials,
-        last_visit: Callable[[str], LastVisit | None],
-    ) -> None:
-        self._kind = kind
+    def __init__(self, crawl: Crawl) -> None:
+        settings = crawl.settings
+        context = crawl.context
+        self._kind = crawl.kind
         self._looks_up_names = has_handler(settings)
-        self._engine = engine
-        self._denials = denials
+        self._engine = crawl.engine
+        self._denials = crawl.denials
         self._context = context
         self._clock = context.clock
         self._connectivity = context.connectivity
-        self._last_visit = last_visit
+        self._last_visit = crawl.declared.last_visit
         self._names = Names(self._record_answer)
         self._proxy_urls = proxy_urls(settings)
         self._proxies = proxies_of(settings) if self._looks_up_names else {}

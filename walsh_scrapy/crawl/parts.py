@@ -1,4 +1,4 @@
-"""The parts of a crawl, put together: each is made once, and gets the parts that it needs.
+"""The parts of a crawl: each is made once, when another part or Scrapy first needs it.
 
 Only Scrapy's entry points call `Crawl.of`: ``from_crawler`` of a component, the ``start`` of a
 spider, and commands.
@@ -29,7 +29,6 @@ from walsh_scrapy.crawl.hosts.queue import Queue
 from walsh_scrapy.crawl.lastlook import Documents
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
-from walsh_scrapy.crawl.problems import Problems
 from walsh_scrapy.crawl.processlog import log_handler, protect_log
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start
@@ -84,7 +83,6 @@ class Crawl:
         self.settings: BaseSettings = crawler.settings
         self.kind = kind_of(crawler.spidercls, crawler.settings)
         self.engine = Engine(crawler)
-        self.problems = Problems()
         self._clock = clock
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
         crawler.signals.connect(self.spider_opened, signal=signals.spider_opened)
@@ -179,27 +177,22 @@ class Crawl:
     @cached_property
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
-        max_concurrent = self.settings.getint("CONCURRENT_REQUESTS")
-        delays = self.declared_delays.delays
-        return Queue(self.context, self.engine, self.hosts, delays, max_concurrent)
+        return Queue(self)
 
     @cached_property
     def access(self) -> HostAccess:
         """The access to hosts for what waits outside of the queue."""
-        parts = (self.engine, self.stats, self.hosts, self.queue)
-        return HostAccess(self.settings, self.context, *parts)
+        return HostAccess(self)
 
     @cached_property
     def fetcher(self) -> Fetcher:
         """The fetches of robots.txt and the blocklist."""
-        parts = (self.engine, self.hosts, self.queue, self.access, self.exchanges, self.documents)
-        return Fetcher(self.context, *parts)
+        return Fetcher(self)
 
     @cached_property
     def documents(self) -> Documents:
         """The downloads of robots.txt and the blocklist."""
-        user_agent = self.options.user_agent
-        return Documents(self.settings, user_agent, self.stats, lambda: self.context.clock)
+        return Documents(self)
 
     @cached_property
     def reader(self) -> Reader:
@@ -213,29 +206,14 @@ class Crawl:
     @cached_property
     def network(self) -> Network:
         """The connections."""
-        network = Network(
-            self.settings,
-            self.kind,
-            self.context,
-            self.engine,
-            self.denials,
-            self.declared.last_visit,
-        )
+        network = Network(self)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
 
     @cached_property
     def exchanges(self) -> Exchanges:
         """The exchanges with hosts, as PacingMiddleware begins and ends them."""
-        parts = (
-            self.engine,
-            self.hosts,
-            self.queue,
-            self.access,
-            self.context.deferred_hosts,
-            self.declared_delays,
-        )
-        return Exchanges(self.settings, self.kind, self.context, *parts)
+        return Exchanges(self)
 
     @cached_property
     def denials(self) -> Denials:

@@ -41,9 +41,7 @@ class BlocklistMiddleware(Component):
         self._queue = crawl.queue
         self._fetcher = crawl.fetcher
         try:
-            self._list = PublishedList(
-                crawl.context, crawl.stats, crawl.access, crawl.fetcher, crawl.engine, crawl.reader
-            )
+            self._list = PublishedList(crawl)
         except BadSetting as error:
             refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
         self._queue.register_preparer(Gate.BLOCKLIST, self._list)

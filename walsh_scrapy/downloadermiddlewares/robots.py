@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
 from walsh_scrapy.crawl.documents.robotscopies import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate, has_gate
@@ -44,23 +43,7 @@ class RobotsMiddleware(Component):
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._access = crawl.access
-        signal = RobotsSignal(
-            crawl.crawler,
-            crawl.context.options.ua_token,
-            crawl.engine.start,
-            crawl.engine.take_requests,
-        )
-        self._robots = Robots(
-            crawl.context,
-            crawl.kind,
-            crawl.settings,
-            crawl.stats,
-            crawl.hosts,
-            crawl.queue,
-            crawl.access,
-            crawl.fetcher,
-            signal,
-        )
+        self._robots = Robots(crawl)
         crawl.queue.register_preparer(Gate.ROBOTS, self._robots)
         self._is_paced = has_gate(crawl.settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}

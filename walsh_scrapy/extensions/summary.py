@@ -10,10 +10,8 @@ import atexit
 import logging
 import math
 import platform
-import re
 import sys
 from importlib.metadata import version
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals
@@ -24,9 +22,7 @@ from walsh_scrapy import __version__
 from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
-from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable, shorten
-from walsh_scrapy.programname import program_name
+from walsh_scrapy.policy.wording import format_seconds, printable, shorten
 from walsh_scrapy.state.runstore import RunRecord
 
 if TYPE_CHECKING:
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts.queue import Queue
     from walsh_scrapy.crawl.messages import Signer
     from walsh_scrapy.crawl.parts import Crawl
-    from walsh_scrapy.crawl.problems import Problems
     from walsh_scrapy.options import Options
 
 logger = logging.getLogger(__name__)
@@ -54,23 +49,7 @@ _USUAL_DELAY_SECONDS: Final = 1.0
 #: The packages of commands that run a spider.
 _SCRAPY_COMMANDS: Final = "scrapy.commands."
 _OUR_COMMANDS: Final = "walsh_scrapy.tools."
-_PACKAGES: Final = ("scrapy", "twisted", "feedparser", "markdown-it-py")
-#: The stats of denied sources, and of denied requests, by gate.
-_DENIED_SOURCES: Final = re.compile(r"walsh/sources/denied/(\w+)")
-_DENIED_REQUESTS: Final = re.compile(r"walsh/(?!sources/)(\w+)/denied")
-_COUNTED: Final = ("fetched", "unchanged", "deferred", "failed", "gone", "due", "not_due")
-#: In the JSON: reasons of failures, hosts of each, and hosts that are deferred.
-MAX_REASONS: Final = 50
-MAX_HOSTS: Final = 20
-MAX_DEFERRED_HOSTS: Final = 100
-#: In the log: reasons of failures, hosts of each, and sites with Comment lines.
-_MAX_REASON_LINES: Final = 4
-_MAX_LINE_HOSTS: Final = 2
-_MAX_SITES: Final = 3
-#: The clean ends of a run: as Scrapy names it, and with requests that wait for a later run.
-_FINISHED: Final = ("finished", "deferred")
-#: Outcomes with a line even if their count is 0.
-_ALWAYS: Final = ("responses", "fetched", "new entries")
+_PACKAGES: Final = ("scrapy", "twisted")
 
 
 class Summary(Component):
@@ -105,12 +84,11 @@ class Summary(Component):
             self._display.close()
         stats = self._crawl.stats.get_stats()
         now = self._context.clock.now()
-        summary = summary_of(stats, self._crawl.problems, reason, now)
-        self._end_row(summary, reason, now)
-        subject = "sources" if is_by_source(stats) else "requests"
-        logger.info("run %s; %s:\n  %s", reason, subject, "\n  ".join(summary_lines(summary)))
-        if is_none_read(stats):
-            logger.error("no source was read, and %d failed", summary["failed"])
+        summary = self._crawl.declared.summary(stats, reason, now)
+        self._end_row(summary.record, reason, now)
+        logger.info("run %s; %s:\n  %s", reason, summary.subject, "\n  ".join(summary.lines))
+        if summary.error:
+            logger.error("%s", summary.error)
 
     def _begin_row(self, spider: Spider) -> None:
         """Write the begin of the run. If the state fails, the crawl ends for that reason."""
@@ -120,7 +98,7 @@ class Summary(Component):
             spider=spider.name,
             command=command_of(self._crawl.crawler, spider),
             started_at=context.started_at,
-            versions=versions(),
+            versions=versions(declared.packages),
             settings=settings_of(context.options, self._crawl.signer)
             | {"force": declared.is_forced, "kind": self._crawl.kind.value},
         )
@@ -150,12 +128,11 @@ class Summary(Component):
         """Change the display, or log a line if something was done since the last one."""
         stats = self._crawl.stats.get_stats()
         queue = self._crawl.queue
-        counts = progress_counts(stats)
+        counts, sources = self._crawl.declared.progress(stats)
         if (workers := self._crawl.hosts.workers) > 1:
             counts += f", one of {workers} workers"
-        seconds = math.inf  # nobody knows how many requests a spider without sources will have
-        if is_by_source(stats):
-            seconds = queue.remaining(stats["walsh/sources/due"] - done_sources(stats))
+        # Nobody knows how many requests a spider without sources will have.
+        seconds = math.inf if sources is None else queue.remaining(sources)
         duration = ""
         if 0 < seconds < math.inf:
             duration = f"at least {format_seconds(max(1.0, round(seconds)))} left"
@@ -185,9 +162,9 @@ def command_of(crawler: Crawler, spider: Spider) -> str:
     return module.removeprefix(_SCRAPY_COMMANDS) if module.startswith(_SCRAPY_COMMANDS) else ""
 
 
-def versions() -> dict[str, str]:
+def versions(packages: Iterable[str] = ()) -> dict[str, str]:
     """Return the versions of the contract, of Python and of the packages that read and request."""
-    numbers = {package: version(package) for package in _PACKAGES}
+    numbers = {package: version(package) for package in (*_PACKAGES, *packages)}
     numbers["contract"] = SPEC_VERSION
     numbers["python"] = platform.python_version()
     numbers["walsh-scrapy"] = __version__  # a clone and an egg have no metadata of a package
@@ -200,187 +177,6 @@ def settings_of(options: Options, signer: Signer | None) -> dict[str, Any]:
     ``signing_key`` is the thumbprint of that key, "" if none signs, and not the path of its file.
     """
     return options.for_record() | {"signing_key": signer.key_id if signer else ""}
-
-
-# ---- counts, from the stats of a run ----
-
-
-def is_by_source(stats: Mapping[str, Any]) -> bool:
-    """Return True if the spider of a run visits declared sources."""
-    return "walsh/sources/due" in stats
-
-
-def source_counts(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the number of sources by outcome; ``denied`` is by gate."""
-    counts: dict[str, Any] = {name: stats.get(f"walsh/sources/{name}", 0) for name in _COUNTED}
-    return counts | {"denied": _denied(stats, _DENIED_SOURCES)}
-
-
-def done_sources(stats: Mapping[str, Any]) -> int:
-    """Return the number of sources that have an outcome in this run."""
-    counts = source_counts(stats)
-    ended = sum(counts[name] for name in ("fetched", "unchanged", "deferred", "failed", "gone"))
-    return int(ended + sum(counts["denied"].values()))
-
-
-def is_none_read(stats: Mapping[str, Any]) -> bool:
-    """Return True if sources failed, and none was fetched or unchanged: the exit status is 1.
-
-    Denied, deferred and later sources have not failed, but they are not a success either.
-    """
-    counts = source_counts(stats)
-    return bool(counts["failed"]) and not (counts["fetched"] or counts["unchanged"])
-
-
-def summary_of(
-    stats: Mapping[str, Any], problems: Problems, reason: str, now: float
-) -> dict[str, Any]:
-    """Return the summary of a run: by source with its problems, or by request without any.
-
-    ``reason`` is the end of the run, as Scrapy names it, ``now`` its moment in epoch seconds.
-    """
-    if not is_by_source(stats):
-        return {
-            "finish_reason": reason,
-            "responses": stats.get("response_received_count", 0),
-            "denied": _denied(stats, _DENIED_REQUESTS),
-            "undeclared": stats.get("walsh/scope/dropped", 0),
-            "deferred": stats.get("walsh/requests/deferred", 0),
-            "retried": stats.get("walsh/backoff/retried", 0),
-        }
-    summary = source_counts(stats)
-    deferred_hosts = sorted(problems.deferred.items(), key=lambda item: item[1])
-    summary |= {
-        "finish_reason": reason,
-        "not_reached": max(summary["due"] - done_sources(stats), 0),
-        "deferred_until": stats.get("walsh/sources/deferred_until"),
-        "deferred_hosts": dict(deferred_hosts[:MAX_DEFERRED_HOSTS]),
-        "stopped": stats.get("walsh/sources/resting", 0),
-        "next_due": stats.get("walsh/sources/next_due"),
-        "new_entries": stats.get("walsh/entries/new", 0),
-        "known_entries": stats.get("walsh/entries/known", 0),
-        "comments": stats.get("walsh/robots/comments", {}),
-        "failures": [
-            {
-                "reason": group.reason,
-                "sources": group.sources,
-                "hosts": group.hosts[:MAX_HOSTS],
-                "more_hosts": max(0, len(group.hosts) - MAX_HOSTS),
-            }
-            for group in problems.failures.largest_first()[:MAX_REASONS]
-        ],
-    }
-    return summary | {"next": _next_steps(summary, now)}
-
-
-def _denied(stats: Mapping[str, Any], pattern: re.Pattern[str]) -> dict[str, int]:
-    """Return the denials by gate, in the order of their names."""
-    matches = ((pattern.fullmatch(name), count) for name, count in sorted(stats.items()))
-    return {match[1]: count for match, count in matches if match}
-
-
-def _next_steps(summary: Mapping[str, Any], now: float) -> list[str]:
-    """Return the next steps of the operator, one phrase each; none if all is well."""
-    steps = []
-    if summary["failed"]:
-        shows = "shows the start of each failure, and the next visit"
-        steps.append(f"`{program_name()} sources` {shows}")
-    if still_due := summary["deferred"] + summary["not_reached"]:
-        until = summary["deferred_until"] or 0.0
-        is_later = until > now and summary["finish_reason"] in _FINISHED
-        when = f" after {format_moment(until)}" if is_later else ""
-        steps.append(f"start the run again{when}: {count_of(still_due, 'source')} still due")
-    return steps
-
-
-# ---- the lines of the log ----
-
-
-def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a line for each outcome that any source or request had, and the next steps."""
-    denied = sum(summary["denied"].values())
-    by_gate = ", ".join(f"{count} by {gate}" for gate, count in summary["denied"].items())
-    if "due" not in summary:
-        return _table(
-            [
-                ("responses", summary["responses"], "robots.txt included"),
-                ("denied", denied, by_gate),
-                ("undeclared", summary["undeclared"], "not requested (R6)"),
-                ("deferred", summary["deferred"], "to a later run; the log has the reasons"),
-                ("retried", summary["retried"], "after 429 or 503"),
-            ]
-        )
-    first = next(iter(summary["deferred_hosts"].items()), None)
-    deferred = f"the first until {format_moment(first[1])}: {first[0]}" if first else ""
-    next_due = summary["next_due"]
-    next_visit = "" if next_due is None else f"the next one at {format_moment(next_due)}"
-    unchanged = "304 Not Modified, or an llms.txt that was read before"
-    gone = f"410: no visit before `{program_name()} sources resume URL`"
-    rows = [
-        ("fetched", summary["fetched"], ""),
-        ("unchanged", summary["unchanged"], unchanged),
-        ("denied", denied, by_gate),
-        ("deferred", summary["deferred"], deferred),
-        ("failed", summary["failed"], *_failure_lines(summary)),
-        ("gone", summary["gone"], gone),
-        ("not reached", summary["not_reached"], "still due: the run ended before"),
-        ("not due", summary["not_due"], next_visit),
-        ("stopped", summary["stopped"], "gone (410) on an earlier visit"),
-        ("new entries", summary["new_entries"], f"{summary['known_entries']} known before"),
-    ]
-    steps = [f"next: {step}" for step in summary["next"]]
-    return [*_table(rows), *_comment_lines(summary["comments"]), *steps]
-
-
-def _table(rows: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return the lines of each row with a count: its name, its count and its remarks."""
-    lines = []
-    for name, count, *remarks in rows:
-        if count or name in _ALWAYS:
-            first, *further = remarks if count and remarks else [""]
-            lines.append(f"{name:<12}{count:>7}   {first}".rstrip())
-            lines += [f"{'':<22}{remark}" for remark in further]
-    return lines
-
-
-def _failure_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return why sources failed: the most common reasons with hosts, and the number of others."""
-    lines = []
-    unexplained = summary["failed"]
-    for failure in summary["failures"][:_MAX_REASON_LINES]:
-        hosts = failure["hosts"][:_MAX_LINE_HOSTS]
-        hidden = len(failure["hosts"]) + failure["more_hosts"] - len(hosts)
-        more = f" and {count_of(hidden, 'more host')}" if hidden else ""
-        lines.append(f"{failure['sources']} {failure['reason']}: {', '.join(hosts)}{more}")
-        unexplained -= failure["sources"]
-    if lines and unexplained > 0:
-        lines.append(f"{unexplained} for other reasons")
-    return lines
-
-
-def _comment_lines(comments: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the Comment lines of robots.txt files to the operator, of the first sites with any."""
-    lines = [
-        f"{origin}/robots.txt has the comment: {' · '.join(texts)}"
-        for origin, texts in islice(comments.items(), _MAX_SITES)
-    ]
-    hidden = len(comments) - _MAX_SITES
-    return [*lines, f"{and_more(hidden)} with comments in robots.txt"] if hidden > 0 else lines
-
-
-def progress_counts(stats: Mapping[str, Any]) -> str:
-    """Return what a run has done: `57 of 206 sources done, 31 new entries, 4 failed, 3 denied`."""
-    if not is_by_source(stats):
-        return count_of(stats.get("response_received_count", 0), "response")
-    counts = source_counts(stats)
-    counts["denied"] = sum(counts["denied"].values())
-    parts = [
-        f"{done_sources(stats)} of {count_of(counts['due'], 'source')} done",
-        count_of(stats.get("walsh/entries/new", 0), "new entry", "new entries"),
-        f"{counts['failed']} failed",
-    ]
-    names = ("unchanged", "denied", "deferred", "gone")
-    return ", ".join([*parts, *(f"{counts[name]} {name}" for name in names if counts[name])])
 
 
 def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:

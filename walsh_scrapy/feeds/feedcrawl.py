@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from walsh_scrapy.crawl.childprocess import TooCostly
-from walsh_scrapy.crawl.declared import Declared
+from walsh_scrapy.crawl.declared import Declared, RunSummary
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.sources.source import SourcesError, declaration, delays_by_host
+from walsh_scrapy.feeds.sourcesummary import (
+    Problems,
+    done_sources,
+    is_by_source,
+    is_none_read,
+    source_lines,
+    source_progress,
+    source_summary,
+)
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.feeds.stores.sync import OldFiles
 from walsh_scrapy.feeds.visits import Visits
@@ -43,6 +52,8 @@ class ChoosesSources(Protocol):
 
 class FeedCrawl(Declared):
     """The sources of a spider, which are those of a file or those in its attribute ``sources``."""
+
+    packages = ("feedparser", "markdown-it-py")
 
     @classmethod
     def of(cls, crawl: Crawl) -> Self:
@@ -80,9 +91,7 @@ class FeedCrawl(Declared):
     @cached_property
     def visits(self) -> Visits:
         """The visits of sources."""
-        crawl = self._crawl
-        parts = (crawl.declared_delays, crawl.queue, crawl.hosts)
-        return Visits(crawl.crawler, crawl.context, self.stores, *parts)
+        return Visits(self._crawl, self.stores)
 
     async def read(self, document: Document) -> Feed:
         """Return the feed, or the list of links, in a document (decision 34).
@@ -93,6 +102,11 @@ class FeedCrawl(Declared):
             return await self._crawl.reader.call(document.url, document.read)
         except TooCostly as error:
             raise NotAFeed(str(error)) from None
+
+    @cached_property
+    def problems(self) -> Problems:
+        """The failures of the run, and until when its hosts are deferred."""
+        return Problems()
 
     @property
     def is_forced(self) -> bool:
@@ -117,6 +131,21 @@ class FeedCrawl(Declared):
     def old_rows(self, now: float) -> Iterable[Deletable]:
         """Return the files that no run has read for 90 days."""
         return (OldFiles(now),)
+
+    def progress(self, stats: Mapping[str, Any]) -> tuple[str, int | None]:
+        """Return what a run has done, and how many sources remain."""
+        if not is_by_source(stats):
+            return super().progress(stats)
+        return source_progress(stats), stats["walsh/sources/due"] - done_sources(stats)
+
+    def summary(self, stats: Mapping[str, Any], reason: str, now: float) -> RunSummary:
+        """Return the summary of a run by source, or by request if the spider visits none."""
+        if not is_by_source(stats):
+            return super().summary(stats, reason, now)
+        record = source_summary(stats, self.problems, reason, now)
+        failed = f"no source was read, and {record['failed']} failed"
+        error = failed if is_none_read(stats) else ""
+        return RunSummary("sources", record, source_lines(record), error)
 
     @property
     def _sources(self) -> Collection[Source]:

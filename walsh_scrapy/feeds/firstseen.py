@@ -75,9 +75,7 @@ class FirstSeenMiddleware(Component):
         self._crawl = crawl
         self._context = crawl.context
         self._queue = crawl.queue
-        self._outcomes = Outcomes(
-            crawl.stats, crawl.problems, FeedCrawl.of(crawl).visits, crawl.engine
-        )
+        self._outcomes = Outcomes(crawl, FeedCrawl.of(crawl))
         self._handled: WeakSet[Request] = WeakSet()  # requests whose outcome is recorded
         # The Walsh-Research bot promises to keep metadata only; other bots may yield any item.
         self._metadata_only = self._context.options.is_walsh_research

@@ -9,51 +9,76 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts.ownedhosts import HostLost
-from walsh_scrapy.crawl.ticket import DATA_LOSS, hops_of, set_visit, ticket_of
+from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.ticket import (
+    DATA_LOSS,
+    Validators,
+    first_url,
+    hops_of,
+    set_visit,
+    ticket_of,
+)
 from walsh_scrapy.exceptions import (
+    AlreadyRead,
     BadAnswer,
+    Denied,
     HostDeferred,
     NotDue,
     NotModified,
     RequestDeferred,
     StateUnavailable,
     StillDue,
+    Unreachable,
 )
-from walsh_scrapy.feeds.freshness import NEVER, UpdateHints, move_after_intermediate, not_before
-from walsh_scrapy.feeds.lifetimes import fresh_until, freshness_of, lifetime_of
-from walsh_scrapy.feeds.moves import move_of, moved
-from walsh_scrapy.feeds.result import Result, is_gone_here, result_of, visited
-from walsh_scrapy.feeds.sourcerecord import (
-    after_refusal,
-    record_after,
-    start_of_streak,
-    with_move,
-    with_validators,
+from walsh_scrapy.feeds.freshness import (
+    NEVER,
+    Move,
+    UpdateHints,
+    are_permanent,
+    move_after_document,
+    move_after_failure,
+    move_after_intermediate,
+    not_before,
+    permanent_targets,
 )
-from walsh_scrapy.feeds.sourcevisit import PageResult, source_of
+from walsh_scrapy.feeds.metadata.alternates import ABSENT
+from walsh_scrapy.feeds.sourcevisit import (
+    Lifetime,
+    PageResult,
+    freshness_of,
+    lifetime_of,
+    source_of,
+    source_visit_of,
+)
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.records import MAX_RESENT, LlmsTxtRecord, SourceRecord
+from walsh_scrapy.state.records import MAX_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from scrapy import Request
-    from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.problems import Problems
-    from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.crawl.parts import Crawl
+    from walsh_scrapy.feeds.feedcrawl import FeedCrawl
     from walsh_scrapy.feeds.metadata.entries import Feed
+    from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.sourcevisit import SourceVisit
     from walsh_scrapy.feeds.stores.entrystore import EntryRecord
-    from walsh_scrapy.feeds.visits import Visits
+
+    MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +86,9 @@ _RESENT: Final = (
     "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
     "its server seems not to use 304; `%s sources` shows more"
 )
+_GONE: Final = "%s is gone (410) and not requested again; `%s sources resume %s` resumes it"
+
+Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
 
 class Outcomes:
@@ -70,15 +98,13 @@ class Outcomes:
     request of the visit, and raise StateUnavailable if the state fails.
     """
 
-    def __init__(
-        self, stats: StatsCollector, problems: Problems, visits: Visits, engine: Engine
-    ) -> None:
-        self._stats = stats
-        self._engine = engine
-        self._problems = problems
-        self._visits = visits
-        self._context = visits.context
-        self._clock = visits.context.clock
+    def __init__(self, crawl: Crawl, feed_crawl: FeedCrawl) -> None:
+        self._stats = crawl.stats
+        self._engine = crawl.engine
+        self._problems = feed_crawl.problems
+        self._visits = feed_crawl.visits
+        self._context = crawl.context
+        self._clock = crawl.context.clock
         # By source URL: why the database refused an earlier document of a visit that goes on.
         self._refusals: dict[str, RefusedValues] = {}
 
@@ -251,7 +277,7 @@ class Outcomes:
         if record.resent > previous.resent and record.resent == MAX_RESENT:
             logger.warning(_RESENT, record.url, record.resent, program_name())
         llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
-        server_interval = fresh_until(visit, record.address, now) - now
+        server_interval = visit.fresh_until(record.address, now) - now
         if result.outcome == "unchanged" and response is not None and llmstxt is None:
             # A 304 without a lifetime keeps the lifetime of the stored response.
             keeps_interval = freshness_of(response).is_unspecified and not previous.failures
@@ -330,3 +356,238 @@ class Outcomes:
 def _response_of(error: BaseException | None) -> Response | None:
     """Return the response of an exception, if it has one."""
     return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None
+
+
+# ---- the result of a visit ----
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a visit."""
+
+    outcome: str  #: fetched, unchanged, failed, gone, or "denied by GATE"
+    detail: str = ""  #: a sentence
+    response: Response | None = None  #: the last response of the visit, if it has one of its own
+    document_url: str = ""  #: the URL of its document; empty if it has none
+    feed: Feed | None = None  #: its document, if that was read in this visit
+    is_complete: bool = True  #: False if the response was cut off
+    is_shared: bool = False  #: the document was read for another source
+    failed_before_connection: bool = False  #: no server was connected to
+
+    @property
+    def validators(self) -> Validators | None:
+        """The validators of a complete response; None if there is none."""
+        if self.response is None or not self.is_complete:
+            return None
+        return Validators.from_response(self.response)
+
+
+def result_of(
+    record: SourceRecord, request: Request, error: BaseException | None, response: Response | None
+) -> Result:
+    """Return the result of a visit that ended in an exception.
+
+    ``record`` is the row of the source before the visit. ``response`` is the last response, if any.
+    A source that is gone permanently (410) is not requested until the operator resumes it.
+    """
+    is_shared = False
+    match error:
+        case NotModified(response=not_modified):
+            return Result("unchanged", response=not_modified, document_url=not_modified.url)
+        case AlreadyRead():  # the lifetime of that response counts for this source too
+            visit, _ = visited(request)
+            set_visit(request, visit.passed(Lifetime(error.url, error.due_at)))
+            if not error.problem:
+                detail = f"{error.url} was read already, at {format_moment(error.requested_at)}"
+                return Result("unchanged", detail, document_url=request.url, is_shared=True)
+            reason = error.problem
+            is_shared = True
+        case Denied():
+            reason = error.reason
+            if first_url(request) != request.url:
+                reason = f"it redirects to {request.url}: {reason}"
+            logger.info("%s is denied by %s: %s", record.url, error.gate, reason)
+            return Result(f"denied by {error.gate}", reason)
+        case _:
+            reason = reason_of(error, request.url if response is None else response.url)
+    if response is not None and _is_gone(record, request, response):
+        logger.warning(_GONE, record.url, program_name(), record.url)
+        return Result("gone", reason, response)
+    logger.warning("%s failed: %s", record.url, reason)
+    failed_before_connection = isinstance(error, Unreachable) and not (
+        error.is_connected or hops_of(request) or visited(request)[0].status
+    )
+    return Result(
+        "failed",
+        reason,
+        response,
+        is_shared=is_shared,
+        failed_before_connection=failed_before_connection,
+    )
+
+
+def is_gone_here(record: SourceRecord, request: Request, response: Response) -> bool:
+    """Return True if a response shows that a source is gone permanently (410).
+
+    A response after a temporary redirect says nothing about the source.
+    """
+    if response.status != HTTPStatus.GONE or first_url(request) not in (record.url, record.address):
+        return False
+    return are_permanent([hop.status for hop in hops_of(request)])
+
+
+def _is_gone(record: SourceRecord, request: Request, response: Response) -> bool:
+    """Return True if a source is gone permanently, or its page is and nothing is in its place.
+
+    The last response of the visit shows whether another document is in the place of the page.
+    """
+    visit, _ = visited(request)
+    is_final = response.status == HTTPStatus.OK or response.status in ABSENT
+    return is_gone_here(record, request, response) or (is_final and visit.has_gone_page)
+
+
+def visited(request: Request) -> tuple[SourceVisit, Source]:
+    """Return the visit that a request belongs to, and its source."""
+    visit = source_visit_of(request)
+    if visit is None or visit.source is None:
+        raise ValueError(f"{request} is for no declared source")
+    return visit, visit.source
+
+
+# ---- the row of a source after a visit, without the time of the next one ----
+
+
+def record_after(
+    previous: SourceRecord, request: Request, result: Result, now: float
+) -> SourceRecord:
+    """Return the row of a source after a visit, except for its times and intervals.
+
+    ``previous`` is the row before the visit, ``request`` the last request of the visit, and ``now``
+    the end of the visit in epoch seconds.
+    """
+    record = replace(
+        previous,
+        outcome=result.outcome,
+        detail=result.detail,
+        unconnected=result.failed_before_connection,
+    )
+    is_of_llmstxt = visited(request)[0].llmstxt is not None
+    if not result.document_url:
+        if result.outcome == "gone":
+            return replace(record, failures=previous.failures + 1)
+        if result.outcome == "failed":
+            record = replace(record, failures=previous.failures + 1)
+            if result.response is not None and result.response.status in RETRIED_STATUSES:
+                record = after_refusal(record, result.response.status, now)
+        return _after_failure(record, request, now)
+    record = replace(record, failures=0)
+    if result.feed is not None and result.response is not None:
+        body_sha256: str | None = None
+        if result.is_complete and not is_of_llmstxt:
+            body_sha256 = sha256(result.response.body).hexdigest()
+        was_conditional = any(conditions_of(request).values())
+        is_unchanged = body_sha256 is not None and body_sha256 == previous.body_sha256
+        is_resent = was_conditional and is_unchanged
+        hints = result.feed.hints
+        record = replace(
+            record,
+            format=result.feed.format,
+            body_sha256=body_sha256,
+            resent=previous.resent + 1 if is_resent else 0,
+            feed_interval=hints.interval,
+            skip_hours=",".join(map(str, sorted(hints.skip_hours))),
+            skip_days=",".join(sorted(hints.skip_days)),
+        )
+    else:
+        resent = previous.resent if result.is_shared else 0
+        record = replace(record, format=previous.format or "shared", resent=resent)
+    if is_of_llmstxt or result.is_shared:
+        record = replace(record, validator_url=None, etag=None, last_modified=None)
+    else:
+        record = with_validators(record, result)
+    if result.is_shared and is_of_llmstxt:
+        return record
+    return with_move(move_after_document, record, request, result.document_url, now)
+
+
+def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
+    """Return the row after a refusal (429, 503) at ``now``; the start of a streak stays."""
+    since = start_of_streak(record.refused_since, now)
+    return replace(record, outcome=REFUSED, status=status, refused_since=since)
+
+
+def start_of_streak(since: float | None, now: float) -> float:
+    """Return when problems began that go on at ``now``; a start in the future is ignored."""
+    if since is None or since > now + CLOCK_SKEW:
+        return now
+    return since
+
+
+def with_validators(record: Record, result: Result) -> Record:
+    """Return a record with the validators of a response; a 304 replaces only those it has."""
+    validators = result.validators
+    if result.feed is not None:
+        return replace(
+            record,
+            validator_url=validators.url if validators else None,
+            etag=validators.etag if validators else None,
+            last_modified=validators.last_modified if validators else None,
+        )
+    if validators is None:
+        return record
+    return replace(
+        record,
+        etag=validators.etag or record.etag,
+        last_modified=validators.last_modified or record.last_modified,
+    )
+
+
+def with_move(
+    move_after: MoveAfter, record: SourceRecord, request: Request, last: str, now: float
+) -> SourceRecord:
+    """Return the row of a source after a page or a document with the URL ``last``."""
+    hops = hops_of(request)
+    targets = permanent_targets([*(hop.url for hop in hops), last], [hop.status for hop in hops])
+    move = move_after(move_of(record), record.url, first_url(request), targets, now)
+    if move and move.is_settled and record.address != move.to:
+        logger.info("%s moved to %s, and is requested there from now on", record.url, move.to)
+    return moved(record, move)
+
+
+def _after_failure(record: SourceRecord, request: Request, now: float) -> SourceRecord:
+    """Return the row of a source after a failed visit."""
+    requested = first_url(request)
+    if requested not in (record.url, record.moved_to):
+        requested = record.address  # another document failed, and so did the visit of the page
+    move = move_after_failure(move_of(record), record.url, requested, now)
+    if move and move.is_doubted and record.move_settled:
+        logger.info("%s failed for a week: %s is requested again", move.to, record.url)
+    return moved(record, move)
+
+
+# ---- the move of a source, as its row has it ----
+
+
+def move_of(record: SourceRecord) -> Move | None:
+    """Return where permanent redirects lead, settled or not; None if they lead nowhere."""
+    if record.moved_to is None:
+        return None
+    onward = None
+    if record.onward_to is not None:
+        onward = Move(record.onward_to, record.onward_since or 0.0, is_settled=False)
+    since = record.moved_since or 0.0
+    return Move(record.moved_to, since, record.move_settled, onward, record.move_failing_since)
+
+
+def moved(record: SourceRecord, move: Move | None) -> SourceRecord:
+    """Return the record with another move, or without one."""
+    onward = move.onward if move else None
+    return replace(
+        record,
+        moved_to=move.to if move else None,
+        moved_since=move.since if move else None,
+        move_settled=bool(move and move.is_settled),
+        move_failing_since=move.failing_since if move else None,
+        onward_to=onward.to if onward else None,
+        onward_since=onward.since if onward else None,
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from walsh_scrapy.crawl.ticket import visit_of
-from walsh_scrapy.feeds.lifetimes import Lifetime, lifetime_of
+from walsh_scrapy.feeds.freshness import Freshness
 from walsh_scrapy.feeds.metadata.alternates import HEAD_BYTES
 from walsh_scrapy.feeds.metadata.document import is_html, may_have_ended
 from walsh_scrapy.policy.pacing import VisitTime
@@ -19,6 +19,36 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.feeds.freshness import Move
     from walsh_scrapy.feeds.sources.source import Source
+
+
+class Lifetime(NamedTuple):
+    """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
+
+    url: str
+    until: float
+
+
+def freshness_of(response: Response) -> Freshness:
+    """Return the headers of a response that set its freshness."""
+
+    def lines(name: str) -> list[str]:
+        return [line.decode("latin-1") for line in response.headers.getlist(name)]
+
+    def first(name: str) -> str | None:
+        return next(iter(lines(name)), None)
+
+    return Freshness(
+        cache_control=", ".join(lines("Cache-Control")),
+        expires=first("Expires"),
+        date=first("Date"),
+        age=first("Age"),
+        retry_after="\n".join(lines("Retry-After")),
+    )
+
+
+def lifetime_of(response: Response, now: float) -> Lifetime:
+    """Return until when a response is fresh; ``now`` is in epoch seconds."""
+    return Lifetime(response.url, now + freshness_of(response).lifetime(now))
 
 
 class PageResult(NamedTuple):
@@ -62,6 +92,16 @@ class SourceVisit:
             status=self.status,
             time=self.time,
         )
+
+    def fresh_until(self, home: str, now: float) -> float:
+        """Return when the last response of the visit expires, in epoch seconds (decision 20).
+
+        Redirects count too, and so do pages that led to another document. The next visit begins at
+        the URL ``home``. It skips the redirects before that, so their lifetimes do not count.
+        """
+        urls = [lifetime.url for lifetime in self.lifetimes]
+        start = urls.index(home) if home in urls else 0
+        return max((lifetime.until for lifetime in self.lifetimes[start:]), default=now)
 
     # ---- as the add-on asks (`crawl.ticket.Visit`) ----
 

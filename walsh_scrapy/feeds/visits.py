@@ -28,13 +28,10 @@ from walsh_scrapy.policy.wording import count_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
-    from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
     from sqlalchemy import Connection
 
-    from walsh_scrapy.crawl.context import Context, DeclaredDelays
-    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-    from walsh_scrapy.crawl.hosts.queue import Queue
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.stores import Stores
     from walsh_scrapy.feeds.stores.sourcestore import (
@@ -61,21 +58,13 @@ MAX_READING_SECONDS: Final = 60.0
 class Visits:
     """The sources that a crawl may visit, and the rows of the visits in progress."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        context: Context,
-        stores: Stores,
-        declared_delays: DeclaredDelays,
-        queue: Queue,
-        hosts: Hosts,
-    ) -> None:
-        self.context = context
+    def __init__(self, crawl: Crawl, stores: Stores) -> None:
+        self.context = crawl.context
         self.stores = stores
-        self.declared_delays = declared_delays
-        self.queue = queue
-        self.hosts = hosts
-        self._crawler = crawler  # its spider is made later
+        self.declared_delays = crawl.declared_delays
+        self.queue = crawl.queue
+        self.hosts = crawl.hosts
+        self._crawler = crawl.crawler  # its spider is made later
         self._begun: dict[str, DueSource] = {}  # by the URLs of their sources
 
     def begin(self, host: str, due: DueSource) -> None:

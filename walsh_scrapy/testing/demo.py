@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 import walsh_scrapy
-from walsh_scrapy.extensions.summary import done_sources
+from walsh_scrapy.feeds.sourcesummary import done_sources
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.testing.crawl import run_crawl

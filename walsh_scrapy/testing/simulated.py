@@ -139,7 +139,7 @@ class SimulatedHandler:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         crawl = Crawl.of(crawler)
-        self._last_headers = LastHeaders(crawler.settings, crawl.kind, crawl.context, crawl.signer)
+        self._last_headers = LastHeaders(crawl)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:

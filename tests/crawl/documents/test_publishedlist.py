@@ -56,10 +56,10 @@ def test_a_crawl_takes_over_the_list_that_another_one_fetched(crawls):
     ],
 )
 def test_a_list_that_waited_in_vain_has_not_failed(context, error, seconds):
-    access, fetcher = Mock(), Mock()
-    fetcher.hold_back_targets.return_value = nullcontext()
-    access.owning.side_effect = error
-    published = PublishedList(context, Mock(), access, fetcher, Mock(), Mock())
+    crawl = Mock(context=context)
+    crawl.fetcher.hold_back_targets.return_value = nullcontext()
+    crawl.access.owning.side_effect = error
+    published = PublishedList(crawl)
     asyncio.run(published._fetch())
     looks = sum(1 for _ in takewhile(bool, (not published.is_due for _ in range(4000))))
     assert abs(looks - seconds) < 3

@@ -11,7 +11,7 @@ from sqlalchemy import Double, literal, select, update
 
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.feeds.freshness import NEVER
-from walsh_scrapy.feeds.moves import move_of
+from walsh_scrapy.feeds.outcome import move_of
 from walsh_scrapy.feeds.sources.declaration import RunDeclaration, part_number
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.feeds.sources.source import Source, SourcesError

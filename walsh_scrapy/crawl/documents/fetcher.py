@@ -25,13 +25,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.hosts.exchanges import Exchanges
-    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
-    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-    from walsh_scrapy.crawl.hosts.queue import Queue
-    from walsh_scrapy.crawl.lastlook import Documents
-    from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.crawl.parts import Crawl
 
 
 class Retries(Protocol):
@@ -44,23 +38,14 @@ class Retries(Protocol):
 class Fetcher:
     """Fetches documents; nothing is fetched twice at the same time."""
 
-    def __init__(
-        self,
-        context: Context,
-        engine: Engine,
-        hosts: Hosts,
-        queue: Queue,
-        access: HostAccess,
-        exchanges: Exchanges,
-        documents: Documents,
-    ) -> None:
-        self._context = context
-        self._engine = engine
-        self._hosts = hosts
-        self._queue = queue
-        self._access = access
-        self._exchanges = exchanges
-        self._documents = documents
+    def __init__(self, crawl: Crawl) -> None:
+        self._context = crawl.context
+        self._engine = crawl.engine
+        self._hosts = crawl.hosts
+        self._queue = crawl.queue
+        self._access = crawl.access
+        self._exchanges = crawl.exchanges
+        self._documents = crawl.documents
         self._retries: Retries | None = None
         self._fetches: dict[str, asyncio.Task[None]] = {}
         self._waiting_gates = 0

@@ -53,13 +53,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.http import Response
-    from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.documents.fetcher import Fetcher
-    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.crawl.reading import Reader
-    from walsh_scrapy.crawl.scrapyinternals import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -270,21 +267,13 @@ class BlocklistCache:
 class PublishedList(BlocklistCache, RequestPreparer):
     """Fetches the published list when it is due; until then all targets wait."""
 
-    def __init__(
-        self,
-        context: Context,
-        stats: StatsCollector,
-        access: HostAccess,
-        fetcher: Fetcher,
-        engine: Engine,
-        reader: Reader,
-    ) -> None:
-        super().__init__(context)
-        self._reader = reader
-        self._stats = stats
-        self._access = access
-        self._fetcher = fetcher
-        self._engine = engine
+    def __init__(self, crawl: Crawl) -> None:
+        super().__init__(crawl.context)
+        self._reader = crawl.reader
+        self._stats = crawl.stats
+        self._access = crawl.access
+        self._fetcher = crawl.fetcher
+        self._engine = crawl.engine
         # Set if there will be no list in this run: then nothing but the list is requested.
         self._deferral: StillDue | None = None
 

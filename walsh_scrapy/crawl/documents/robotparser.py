@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.policy.robots.copy import RobotsFile
     from walsh_scrapy.policy.robots.robotstxt import Rules
 
@@ -66,20 +67,16 @@ class RobotsParser(RobotParser):
 class RobotsSignal:
     """Sends ``robots_parsed`` once per origin, from a task of its own: no request waits for it.
 
-    ``start`` starts the task. The spider stays open until the listeners are done, and then
-    ``go_on`` lets Scrapy close it.
+    The spider stays open until the listeners are done.
     """
 
-    def __init__(
-        self, crawler: Crawler, token: str, start: Start, go_on: Callable[[], None]
-    ) -> None:
-        self._signals = crawler.signals
-        self._token = token
-        self._start = start
-        self._go_on = go_on
+    def __init__(self, crawl: Crawl) -> None:
+        self._signals = crawl.crawler.signals
+        self._token = crawl.context.options.ua_token
+        self._engine = crawl.engine
         self._sent: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        crawler.signals.connect(self.spider_idle, signal=signals.spider_idle)
+        self._signals.connect(self.spider_idle, signal=signals.spider_idle)
 
     def send(self, origin: str, file: RobotsFile, request: Request) -> None:
         """Send the signal for the robots.txt that a request for a page needs, if it is known."""
@@ -88,7 +85,7 @@ class RobotsSignal:
             return
         self._sent.add(origin)
         parser = RobotsParser(file.copy.body or b"", self._token, file.rules)
-        task = self._start(self._send(parser, request))
+        task = self._engine.start(self._send(parser, request))
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
@@ -99,7 +96,7 @@ class RobotsSignal:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._go_on()
+        self._engine.take_requests()
 
     async def _send(self, parser: RobotsParser, request: Request) -> None:
         await self._signals.send_catch_log_async(

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 
+from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
 from walsh_scrapy.crawl.hosts.queue import RequestPreparer
 from walsh_scrapy.crawl.shared import ROBOTS
@@ -60,15 +61,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
-    from scrapy.statscollectors import StatsCollector
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.documents.fetcher import Fetcher
-    from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
-    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
-    from walsh_scrapy.crawl.hosts.queue import Queue
+    from walsh_scrapy.crawl.parts import Crawl
 
 logger = logging.getLogger(__name__)
 
@@ -169,27 +165,16 @@ class Robots(RobotsCache, RequestPreparer):
     An origin has ``MAX_FETCH_SECONDS`` on the wire to answer.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        kind: Kind,
-        settings: BaseSettings,
-        stats: StatsCollector,
-        hosts: Hosts,
-        queue: Queue,
-        access: HostAccess,
-        fetcher: Fetcher,
-        signal: RobotsSignal,
-    ) -> None:
-        super().__init__(context, hosts)
-        self._is_own = kind is Kind.OWN
-        self._signal = signal
-        self._stats = stats
-        self._queue = queue
-        self._access = access
-        self._fetcher = fetcher
-        self._deferred_hosts = context.deferred_hosts
-        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+    def __init__(self, crawl: Crawl) -> None:
+        super().__init__(crawl.context, crawl.hosts)
+        self._is_own = crawl.kind is Kind.OWN
+        self._signal = RobotsSignal(crawl)
+        self._stats = crawl.stats
+        self._queue = crawl.queue
+        self._access = crawl.access
+        self._fetcher = crawl.fetcher
+        self._deferred_hosts = crawl.context.deferred_hosts
+        self._timeout = crawl.settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.

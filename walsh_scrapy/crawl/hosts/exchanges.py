@@ -62,13 +62,9 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.context import Context, DeclaredDelays, DeferredHosts
-    from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
-    from walsh_scrapy.crawl.hosts.ownedhosts import BeginResult, Hosts
-    from walsh_scrapy.crawl.hosts.queue import Queue
-    from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.crawl.hosts.ownedhosts import BeginResult
+    from walsh_scrapy.crawl.parts import Crawl
 
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
@@ -103,28 +99,18 @@ _SERIAL = PerLoop(_Traffic)
 class Exchanges:
     """The exchanges of one crawl. Methods raise StateUnavailable if the state fails."""
 
-    def __init__(
-        self,
-        settings: BaseSettings,
-        kind: Kind,
-        context: Context,
-        engine: Engine,
-        hosts: Hosts,
-        queue: Queue,
-        access: HostAccess,
-        deferred_hosts: DeferredHosts,
-        declared_delays: DeclaredDelays,
-    ) -> None:
-        self._is_own = kind is Kind.OWN
+    def __init__(self, crawl: Crawl) -> None:
+        context = crawl.context
+        self._is_own = crawl.kind is Kind.OWN
         self._context = context
-        self._engine = engine
-        self._hosts = hosts
-        self._queue = queue
-        self._access = access
-        self._deferred_hosts = deferred_hosts
-        self._declared_delays = declared_delays
-        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
-        self._settles_urls = bool(has_gate(settings, Gate.ADDRESS))
+        self._engine = crawl.engine
+        self._hosts = crawl.hosts
+        self._queue = crawl.queue
+        self._access = crawl.access
+        self._deferred_hosts = context.deferred_hosts
+        self._declared_delays = crawl.declared_delays
+        self._timeout = crawl.settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._settles_urls = has_gate(crawl.settings, Gate.ADDRESS)
         self._loads = HostLoads()
         self._left: WeakSet[Request] = WeakSet()
         self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()

@@ -22,13 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scrapy import Request
-    from scrapy.settings import BaseSettings
-    from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-    from walsh_scrapy.crawl.hosts.queue import Queue
-    from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.crawl.parts import Crawl
 
 #: Seconds for which a request waits for a host that another worker owns.
 OWNED_HOST_TIMEOUT_SECONDS: Final = 90.0
@@ -37,21 +32,13 @@ OWNED_HOST_TIMEOUT_SECONDS: Final = 90.0
 class HostAccess:
     """Takes hosts, waits for them, and defers requests that would wait too long."""
 
-    def __init__(
-        self,
-        settings: BaseSettings,
-        context: Context,
-        engine: Engine,
-        stats: StatsCollector,
-        hosts: Hosts,
-        queue: Queue,
-    ) -> None:
-        self._is_paced = has_gate(settings, Gate.PACING)
-        self._context = context
-        self._engine = engine
-        self._stats = stats
-        self._hosts = hosts
-        self._queue = queue
+    def __init__(self, crawl: Crawl) -> None:
+        self._is_paced = has_gate(crawl.settings, Gate.PACING)
+        self._context = crawl.context
+        self._engine = crawl.engine
+        self._stats = crawl.stats
+        self._hosts = crawl.hosts
+        self._queue = crawl.queue
         self.deferred_requests: WeakSet[Request] = WeakSet()
         #: Method and URL of each deferred request, until it is requested again.
         self.deferred_urls: set[tuple[str, str]] = set()

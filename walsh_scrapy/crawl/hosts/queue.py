@@ -26,14 +26,12 @@ from walsh_scrapy.exceptions import NotYet
 from walsh_scrapy.policy.frontier import Frontier, Rank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from scrapy import Request
     from sqlalchemy import Connection
 
-    from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-    from walsh_scrapy.crawl.scrapyinternals import Engine
+    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.state.ownership import PermissionStatus
 
 #: Start requests of the spider are taken until this number of hosts is ready.
@@ -76,22 +74,17 @@ class Turn:
 class Queue:
     """Hands out only requests whose host is ready, and wakes the engine when the next one is.
 
-    ``delays`` has the known delay of each host in seconds. ``max_concurrent`` is the number of
-    requests that may be sent at once; 0 means no limit. In a crawl with another scheduler nothing
-    waits here, because that scheduler never calls ``open``.
+    In a crawl with another scheduler nothing waits here, because that scheduler never calls
+    ``open``.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        engine: Engine,
-        hosts: Hosts,
-        delays: Mapping[str, float],
-        max_concurrent: int,
-    ) -> None:
+    def __init__(self, crawl: Crawl) -> None:
+        context = crawl.context
+        delays = crawl.declared_delays.delays
         self._context = context
-        self._engine = engine
-        self._hosts = hosts
+        self._engine = crawl.engine
+        self._hosts = crawl.hosts
+        max_concurrent = crawl.settings.getint("CONCURRENT_REQUESTS")  # 0: no limit
         self._max_concurrent = max_concurrent if max_concurrent > 0 else math.inf
         self._is_open = False
         #: The requests that wait, by host.
