@@ -103,16 +103,19 @@ def test_the_delay_follows_the_spider_while_it_runs():
     assert delays.delay_of("a.example") == 6.0
 
 
-def test_autothrottle_follows_the_last_answer_after_a_page():
-    given = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 0.5}
-    delays = project_delays(given)
-    delays.record_answer("a.example", 0.1, is_page=False)
+def test_autothrottle_has_a_start_delay_until_a_page_came():
+    delays = project_delays({"AUTOTHROTTLE_ENABLED": True})
     assert delays.delay_of("a.example") == 5.0
-    delays.record_answer("a.example", 4.0, is_page=False)
-    assert delays.delay_of("a.example") == 8.0
-    delays.record_answer("a.example", 0.5, is_page=True)
-    assert delays.delay_of("a.example") == 1.0
+    delays.record_page("a.example")
+    assert delays.delay_of("a.example") == 0.0
     assert delays.delay_of("b.example") == 5.0, "each host has its own"
+
+
+@pytest.mark.parametrize(("concurrency", "factor"), [(0.5, 2.0), (1, 1.0), (4, 1.0)])
+def test_autothrottle_counts_the_last_answer(concurrency, factor):
+    """A larger concurrency would mean several requests at once, which a host never gets."""
+    given = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": concurrency}
+    assert project_delays(given).latency_factor == factor
 
 
 @pytest.mark.parametrize(
@@ -204,8 +207,8 @@ def test_a_longer_slot_wins_over_the_delay_of_an_own_crawl():
     ],
 )
 def test_the_last_answer_counts_unless_an_own_crawl_sets_a_delay(given, counts):
-    assert own_delays(given).counts_latency is counts
-    assert project_delays(given).counts_latency, "in a declared crawl it always does"
+    assert own_delays(given).latency_factor == counts
+    assert project_delays(given).latency_factor == 1.0, "in a declared crawl it always does"
 
 
 def test_without_the_add_on_an_own_crawl_chooses_no_delay():

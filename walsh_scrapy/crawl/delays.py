@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.settings import BaseSettings
@@ -84,12 +83,14 @@ class ProjectDelays:
                 "add-on gives each request the slot of its host. Name slots after hosts",
                 ", ".join(dict.fromkeys(nameless)),
             )
-        self._throttle = _AutoThrottle.from_settings(settings)
+        self._start_delay, self._throttle = _throttle_of(settings)
+        self._has_page: set[str] = set()  # hosts
+        self._longest_answer = self._throttle * settings.getfloat("DOWNLOAD_TIMEOUT")
 
     @property
     def longest(self) -> float:
         """The longest delay that any host may have."""
-        throttled = self._throttle.longest if self._throttle else 0.0
+        throttled = max(self._start_delay, self._longest_answer)
         return max(self._of_all_hosts, throttled, *self._by_host.values())
 
     def minimum(self, min_interval: float) -> float:
@@ -100,9 +101,12 @@ class ProjectDelays:
         return min_interval if self._chosen is None else min(self._chosen, min_interval)
 
     @property
-    def counts_latency(self) -> bool:
-        """Whether the delay of a host is at least the seconds of its last answer."""
-        return self._chosen is None or self._throttle is not None
+    def latency_factor(self) -> float:
+        """By how much the seconds of the last answer of a host are multiplied for its delay.
+
+        0 means that they do not count.
+        """
+        return self._throttle or float(self._chosen is None)
 
     @property
     def _of_all_hosts(self) -> float:
@@ -120,14 +124,17 @@ class ProjectDelays:
         return self._everywhere if self._is_set else None
 
     def delay_of(self, host: str) -> float:
-        """Return the delay of a host, or of the domain that is paced."""
-        throttled = self._throttle.of_host(host) if self._throttle else 0.0
-        return max(self._of_all_hosts, self._by_host.get(host, 0.0), throttled)
+        """Return the delay of a host, or of the domain that is paced, without its last answer."""
+        start_delay = 0.0 if host in self._has_page else self._start_delay
+        return max(self._of_all_hosts, self._by_host.get(host, 0.0), start_delay)
 
-    def record_answer(self, host: str, latency: float, *, is_page: bool) -> None:
-        """Record the seconds that an answer took; a page is a target that answered 200."""
-        if self._throttle:
-            self._throttle.record_answer(host, latency, is_page=is_page)
+    def record_page(self, host: str) -> None:
+        """Note that a page came from a host, which ends AutoThrottle's start delay.
+
+        Other answers may be much quicker than pages.
+        """
+        if self._start_delay:
+            self._has_page.add(host)
 
     @property
     def _spider_delay(self) -> float:
@@ -136,44 +143,19 @@ class ProjectDelays:
         return 0.0 if value is None else _seconds("download_delay", value)
 
 
-class _AutoThrottle:
-    """The delays of Scrapy's AutoThrottle: it is off, but a crawl must not become less polite.
+def _throttle_of(settings: BaseSettings) -> tuple[float, float]:
+    """Return the start delay of a project's AutoThrottle, and what an answer's time counts.
 
-    Until a page came from a host, its delay is ``AUTOTHROTTLE_START_DELAY`` at least. Other answers
-    may be much quicker than pages; Scrapy shortens no delay for them either.
+    Both are 0 if Scrapy would not start it. It is off, but a crawl must not become less polite.
     """
-
-    def __init__(self, start_delay: float, concurrency: float, timeout: float) -> None:
-        self._start_delay = start_delay
-        self._concurrency = concurrency
-        self._latencies: defaultdict[str, float] = defaultdict(float)  # of the last answers
-        self._has_page: set[str] = set()
-        self.longest = max(start_delay, timeout / concurrency)
-
-    @classmethod
-    def from_settings(cls, settings: BaseSettings) -> _AutoThrottle | None:
-        """Return the AutoThrottle of a project; None if Scrapy would not start it."""
-        values = values_of(settings, "AUTOTHROTTLE_ENABLED")
-        is_enabled = any(BaseSettings({"value": value}).getbool("value") for value in values)
-        name = "AUTOTHROTTLE_TARGET_CONCURRENCY"
-        concurrency = number_of(settings, name, 1.0, low=-math.inf, high=math.inf)
-        if not is_enabled or concurrency <= 0.0:
-            return None
-        start_delay = number_of(
-            settings, "AUTOTHROTTLE_START_DELAY", 5.0, low=0.0, high=DAY_SECONDS
-        )
-        return cls(start_delay, concurrency, settings.getfloat("DOWNLOAD_TIMEOUT"))
-
-    def of_host(self, host: str) -> float:
-        """Return the delay of a host."""
-        delay = self._latencies[host] / self._concurrency
-        return delay if host in self._has_page else max(delay, self._start_delay)
-
-    def record_answer(self, host: str, latency: float, *, is_page: bool) -> None:
-        """Record the seconds that an answer took."""
-        self._latencies[host] = latency
-        if is_page:
-            self._has_page.add(host)
+    values = values_of(settings, "AUTOTHROTTLE_ENABLED")
+    is_enabled = any(BaseSettings({"value": value}).getbool("value") for value in values)
+    name = "AUTOTHROTTLE_TARGET_CONCURRENCY"
+    concurrency = number_of(settings, name, 1.0, low=-math.inf, high=math.inf)
+    if not is_enabled or concurrency <= 0.0:
+        return 0.0, 0.0
+    start_delay = number_of(settings, "AUTOTHROTTLE_START_DELAY", 5.0, low=0.0, high=DAY_SECONDS)
+    return start_delay, max(1.0, 1.0 / concurrency)
 
 
 def _values(settings: BaseSettings, spider: Spider | type[Spider] | None, name: str) -> list[Any]:

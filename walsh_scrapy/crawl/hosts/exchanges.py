@@ -233,9 +233,8 @@ class Exchanges:
             # A redirect's Retry-After holds for the request that follows it, at whatever host.
             not_before = self._context.clock.monotonic() + exchange.retry_after
             note(request, not_before=not_before)
-        if response is not None:
-            is_page = response.status == 200 and rank_of(request) is Rank.TARGET
-            self._context.project_delays.record_answer(host, latency, is_page=is_page)
+        if response is not None and response.status == 200 and rank_of(request) is Rank.TARGET:
+            self._context.project_delays.record_page(host)
         asked_delay = self._hosts.project_delay(host)
         wait = snapshot.times.ready_at(asked_delay) - snapshot.now
         until = snapshot.now + snapshot.hold
@@ -340,8 +339,8 @@ class Exchanges:
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
         min_delay = max(self._context.min_delay, self._declared_delays.before(request))
-        counted = latency if self._context.project_delays.counts_latency else 0.0
-        return delay_after(min_delay, ticket_of(request).robots_interval, counted)
+        latency *= self._context.project_delays.latency_factor
+        return delay_after(min_delay, ticket_of(request).robots_interval, latency)
 
     def _exchange(
         self, request: Request, response: Response | None, latency: float, error: Exception | None
