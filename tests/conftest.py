@@ -73,9 +73,6 @@ def pytest_runtest_setup():
     logging.getLogger().setLevel(logging.WARNING)
     for name in ("scrapy", "walsh_scrapy", "walsh_scrapy.addon"):  # a command of ours sets them
         logging.getLogger(name).setLevel(logging.NOTSET)
-    if shared := sys.modules.get("walsh_scrapy.crawl.shared"):
-        shared.ROBOTS.clear()
-        shared.BLOCKLISTS.clear()
 
 
 def pytest_collection_modifyitems(config, items):

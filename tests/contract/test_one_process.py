@@ -86,56 +86,31 @@ class Page(Spider):
     def parse(self, response):
         print(response.url)
 
-async def run(common, crawls, at_once):
-    runs = [
-        AsyncCrawlerRunner(common | own).crawl(Page, number=number)
-        for number, own in enumerate(crawls)
-        if at_once
-    ]
+async def run(settings, crawls):
+    runs = [AsyncCrawlerRunner(settings).crawl(Page, number=number) for number in range(crawls)]
     await asyncio.gather(*runs)
-    for number, own in enumerate([] if at_once else crawls):
-        await AsyncCrawlerRunner(common | own).crawl(Page, number=number)
 
 install(asyncio.new_event_loop())
 asyncio.get_event_loop().run_until_complete(run(*json.loads(sys.argv[1])))
 """
-OTHER_AGENT = {
-    "WALSH_USER_AGENT": "Other-Bot/1.0 (+https://bot.example/)",
-    "WALSH_UA_TOKEN": "Other-Bot",
-}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("states", "at_once", "own", "robots", "lists"),
-    [
-        ("111", True, {}, 1, 1),
-        ("123", True, {}, 1, 1),
-        ("123", False, {}, 1, 1),
-        ("12", False, OTHER_AGENT, 2, 1),
-        ("12", False, {"WALSH_ROBOTS_TTL": 1}, 2, 1),
-    ],
-    ids=["one state", "states", "one after the other", "two bots", "stale"],
-)
-def test_documents_are_fetched_once(
-    direct_web, tmp_path, run_python, installed, states, at_once, own, robots, lists
-):
-    """``own`` are the settings of the last crawl."""
+def test_crawls_on_one_state_fetch_documents_once(direct_web, tmp_path, run_python, installed):
     pages = {f"/{number}": "text" for number in range(3)}
     operator = Site("operator.example", "", {"/blocklist.json": blocklist("optedout.example")})
     web = direct_web(Site("a.example", "User-agent: *\nDisallow: /private\n", pages), operator)
     common = (
         ADDON | IDENTITY | OUR_HANDLER | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
     )
-    crawls = [{"WALSH_STATE_URL": f"sqlite:///{tmp_path}/{name}.sqlite3"} for name in states]
-    crawls[-1] |= own
-    call = json.dumps([common, crawls, at_once])
+    common |= {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
+    call = json.dumps([common, 3])
     done = run_python("-c", DOCUMENTS_SCRIPT, call, environment=web.environment)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == len(states), done.stderr
+    assert len(done.stdout.split()) == 3, done.stderr
     requested = paths(web.log)
-    assert requested.count("a.example/robots.txt") == robots
-    assert requested.count("operator.example/blocklist.json") == lists
+    assert requested.count("a.example/robots.txt") == 1
+    assert requested.count("operator.example/blocklist.json") == 1
 
 
 @pytest.mark.long
@@ -147,7 +122,7 @@ def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, run_p
     state = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
     common = ADDON | IDENTITY | OUR_HANDLER | state
     common |= {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
-    call = json.dumps([common, [{}], True])
+    call = json.dumps([common, 1])
 
     def crawl(_number):
         return run_python("-c", DOCUMENTS_SCRIPT, call, environment=web.environment).stdout

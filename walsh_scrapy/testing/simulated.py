@@ -28,7 +28,6 @@ from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.parts import Crawl
-from walsh_scrapy.crawl.shared import BLOCKLISTS, ROBOTS
 from walsh_scrapy.crawl.startup import is_addon
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.policy.frontier import Rank
@@ -193,8 +192,7 @@ class Simulation:
 
     def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
         self.clock = clock
-        for documents in (ROBOTS, BLOCKLISTS):  # another web may have had the same hosts
-            documents.clear()
+
         self._web = SimulatedHandler.web = SimulatedWeb(sites, clock)
 
     async def crawl(

@@ -20,7 +20,6 @@ from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts.hostaccess import OWNED_HOST_TIMEOUT_SECONDS
 from walsh_scrapy.crawl.hosts.queue import RequestPreparer
-from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
 from walsh_scrapy.exceptions import (
     BadAnswer,
@@ -169,7 +168,6 @@ class BlocklistCache:
             return
         copy = self._copy(candidate, self._url, adopted.text())
         self._store.keep(self._url, copy, candidate.body)
-        BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
         self._list = adopted
         self.hash = copy.copy
         self._use(copy)
@@ -208,19 +206,9 @@ class BlocklistCache:
             )
             self._store.keep(self._url, copy)
             self._use(copy)
-            if document := self._store.document(self._url):
-                BLOCKLISTS.keep(self._key, SharedBlocklist(copy, document))
-
-    @property
-    def _key(self) -> tuple[str, str]:
-        """The key of the list in ``BLOCKLISTS``."""
-        return self._url, self._schema_url
 
     def has_come(self) -> bool:
         """Adopt a newer list of another crawl. Return True if no list has to be fetched now."""
-        shared = BLOCKLISTS.find(self._key)
-        if shared and self._requested_at < shared.copy.requested_at <= self._clock.now():
-            self._store.keep(self._url, shared.copy, shared.document)
         if self._store.requested_at(self._url) != self._requested_at:
             self._use(self._store.find(self._url))
         return not self.is_due
@@ -311,10 +299,7 @@ class PublishedList(BlocklistCache, RequestPreparer):
         logger.info("waiting for the blocklist: %s", self._url)
         with self._fetcher.hold_back_targets():
             try:
-                async with (
-                    BLOCKLISTS.fetching(self._key, self._access.check_open),
-                    self._access.owning(self._url),
-                ):
+                async with self._access.owning(self._url):
                     if self.has_come():
                         return
                     candidate = await self._requested(self._url)

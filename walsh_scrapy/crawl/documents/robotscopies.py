@@ -16,7 +16,6 @@ from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
 from walsh_scrapy.crawl.hosts.queue import RequestPreparer
-from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
@@ -263,14 +262,8 @@ class Robots(RobotsCache, RequestPreparer):
         if url.partition(":")[0] not in SCHEMES:
             self._fetch_errors[origin] = Denied("robots", "no request can go to its URL"), math.inf
             return
-        key = (self._context.options.user_agent, origin)
         try:
-            async with (
-                ROBOTS.fetching(key, self._access.check_open),
-                self._access.owning(url),
-            ):
-                if (shared := ROBOTS.find(key)) and self._is_usable(shared):
-                    self._adopt(origin, shared)
+            async with self._access.owning(url):
                 if self.find(origin, needed_by.url) is None:
                     newest = self._newest(origin)
                     copy = newest.copy if newest else None
@@ -427,12 +420,6 @@ class Robots(RobotsCache, RequestPreparer):
         self._hosts.give_up(host)
         self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
 
-    def _adopt(self, origin: str, copy: RobotsCopy) -> None:
-        """Use the copy that another crawl of this process fetched, unless ours is as new."""
-        earlier = self._newest(origin)
-        if earlier is None or earlier.copy.requested_at < copy.requested_at:
-            self._put(origin, copy, self._context.host(origin))
-
     def _copy_writer(
         self, origin: str, copy: RobotsCopy, host: str
     ) -> Callable[[Connection], None]:
@@ -477,8 +464,6 @@ class Robots(RobotsCache, RequestPreparer):
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
             validators = Validators.from_response(response)
             copy = copy.with_validators(validators.url, validators.etag, validators.last_modified)
-        if copy.failing_since is None:
-            ROBOTS.keep((self._context.options.user_agent, origin), copy)
         # A redirect to another host's robots.txt has read that host's delay.
         has_delay = requested == host or answer.url == robots_url(answer.url)
         file = self._put(origin, copy, requested, has_delay=has_delay)
