@@ -45,8 +45,8 @@ if request.url.endswith("/robots.txt"):
         Patch(_ADDON, "_set_components", "for path in paths:", "for path in paths[1:]:"),
         Patch(_IDENTITY, "IdentityMiddleware.process_request", "in self._never_sent",
               "in self._never_sent[1:]"),
-        Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT[kind])",
-              "(NEVER_SENT[kind][1:])"),
+        Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT[crawl.kind])",
+              "(NEVER_SENT[crawl.kind][1:])"),
     )),
     Mutant("contact-of-another", "R1", "a letter of another bot names our contact", (
         Patch("walsh_scrapy/tools/why/account.py", "Sender.from_runs",

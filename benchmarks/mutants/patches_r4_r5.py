@@ -25,8 +25,8 @@ OF_R4_AND_R5: Final = (
         Patch(_PACING, "delay_after", "max(min_delay,", "max(min_delay / 2,"),
     )),
     Mutant("from-the-start", "R4", "a delay counts from the start of a request", (
-        Patch(_HOSTS, "Hosts.end", "ended=self._context.moment()",
-              "ended=self._context.moment() - exchange.latency"),
+        Patch(_HOSTS, "Hosts.end", "ended = self._context.moment()",
+              "ended = self._context.moment() - exchange.latency"),
         Patch(_HOSTS, "Hosts.end", """\
             self._write_pending(host, subject)
         return HostSnapshot(times, now)""", """\
