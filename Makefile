@@ -37,8 +37,8 @@ test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -n 12 --dist=worksteal
 
 # Files of tests that compute, but in processes of their own, and what only days show.
-SLOW := docs test_parsers.py test_start_up.py crawl/test_reading.py \
-  crawl/test_blocklist_reading.py acceptance/test_trial.py
+SLOW := docs test_parsers.py test_start_up.py crawl/test_isolated.py \
+  crawl/test_isolated_blocklist.py acceptance/test_trial.py
 
 quick: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n auto --dist=worksteal --hypothesis-profile=quick \

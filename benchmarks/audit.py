@@ -32,7 +32,7 @@ from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documentstore import hash_of
+from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import (
     ITS_URL,
     copies,

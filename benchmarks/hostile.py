@@ -40,7 +40,7 @@ from typing import Final, Literal
 
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.childprocess import PROGRAM
-from walsh_scrapy.crawl.reading import LIMITS
+from walsh_scrapy.crawl.isolated import LIMITS
 from walsh_scrapy.feeds.metadata.document import Document
 from walsh_scrapy.testing.crawl import find_project, run_crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb

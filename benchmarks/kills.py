@@ -30,7 +30,7 @@ from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
 from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.feeds.stores import sourcestore
 from walsh_scrapy.state import State, ownership
-from walsh_scrapy.state.requestlog import MAX_IDLE_RUN_SECONDS
+from walsh_scrapy.state.evidence import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss

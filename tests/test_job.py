@@ -24,9 +24,8 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers import needs_scrapy_2_19
 from walsh_scrapy.crawl.context import Context
-from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-from walsh_scrapy.crawl.hosts.queue import Queue
+from walsh_scrapy.crawl.hosts.queue import HostAccess, Queue
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.startup import Kind

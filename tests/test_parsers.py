@@ -23,7 +23,7 @@ from tests.helpers.responses import REFUSALS, read_response
 from tests.helpers.robotstxt import check_robots
 from walsh_scrapy.feeds.freshness import Freshness
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
-from walsh_scrapy.feeds.metadata.alternates import (
+from walsh_scrapy.feeds.metadata.document import (
     MAX_FEEDS,
     declared_feeds,
     feed_alternates,

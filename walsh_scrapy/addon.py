@@ -61,7 +61,7 @@ FORCED: Final = 100
 #: The extensions of each kind of crawl.
 EXTENSIONS: Final[dict[Kind, dict[str, int]]] = {
     Kind.DECLARED: {
-        "walsh_scrapy.feeds.mediatypes.MediaTypes": 0,
+        "walsh_scrapy.feeds.sourcevisit.MediaTypes": 0,
         "walsh_scrapy.extensions.summary.Summary": 0,
     },
     Kind.OWN: {"walsh_scrapy.extensions.summary.Summary": 0},

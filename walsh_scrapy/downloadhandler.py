@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
-from walsh_scrapy.crawl.lastlook import seconds_left
+from walsh_scrapy.crawl.documents.downloads import seconds_left
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import note, ticket_of

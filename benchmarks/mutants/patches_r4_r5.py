@@ -108,7 +108,7 @@ LAST_END = hosts.c.request_ended_at
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch("walsh_scrapy/state/requestlog.py", "log_begin", "number = connection",
+        Patch("walsh_scrapy/state/evidence.py", "log_begin", "number = connection",
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (

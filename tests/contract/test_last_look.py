@@ -26,7 +26,7 @@ from tests.helpers import HANG_SECONDS, ROOT
 from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, rows_of, trouble, write_project
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.context import SystemClock
-from walsh_scrapy.crawl.lastlook import Documents
+from walsh_scrapy.crawl.documents.downloads import Documents
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import Denied, StoodStill, TooLate

@@ -28,7 +28,7 @@ from tests.helpers.sites import (
 from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
-from walsh_scrapy.state.requestlog import MAX_IDLE_RUN_SECONDS
+from walsh_scrapy.state.evidence import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 

@@ -39,9 +39,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.signing import PrivateKey, directory_body
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documentstore import hash_of
+from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.requestlog import Evidence
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import rss

@@ -16,9 +16,7 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State, ownership
-from walsh_scrapy.state.ownership import RequestLimits, Worker
-from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.requestlog import (
+from walsh_scrapy.state.evidence import (
     NO_EVIDENCE,
     DenialRecord,
     Evidence,
@@ -26,6 +24,8 @@ from walsh_scrapy.state.requestlog import (
     denial_writer,
     log_end,
 )
+from walsh_scrapy.state.ownership import RequestLimits, Worker
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.tools.report.facts import choose_period, gather

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.policy.robots.matching import RuleIndex
 from walsh_scrapy.policy.robots.robotslint import lint
 from walsh_scrapy.policy.robots.robotstxt import Reading, decode, user_agent_lines
+from walsh_scrapy.policy.robots.rules import RuleIndex
 from walsh_scrapy.policy.robots.whitespace import MAX_LINES
 
 AT = datetime(2026, 5, 23, 3, 8, tzinfo=UTC)

@@ -21,8 +21,14 @@ from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from tests.helpers.relay import Relay
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State, StateError, database, waiting
-from walsh_scrapy.state.clock import MAX_CLOCK_AGE_SECONDS, MAX_SLEW_SECONDS, ServerClock
-from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
+from walsh_scrapy.state.database import (
+    MAX_CLOCK_AGE_SECONDS,
+    MAX_ROWS_IN_MEMORY,
+    MAX_SLEW_SECONDS,
+    Database,
+    ServerClock,
+    exists,
+)
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.tables import VERSION, runs, schema_version
 from walsh_scrapy.state.waiting import (
@@ -381,7 +387,7 @@ class Machine:
 def machine(monkeypatch):
     machine = Machine()
     clocks = SimpleNamespace(monotonic=lambda: machine.monotonic_now, time=lambda: machine.wall_now)
-    monkeypatch.setattr("walsh_scrapy.state.clock.time", clocks)
+    monkeypatch.setattr("walsh_scrapy.state.database.time", clocks)
     return machine
 
 

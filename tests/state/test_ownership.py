@@ -21,6 +21,7 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.evidence import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.hoststore import HostStore
 from walsh_scrapy.state.overrides import release_hold, set_operator_delay
 from walsh_scrapy.state.ownership import (
@@ -39,7 +40,6 @@ from walsh_scrapy.state.ownership import (
     take_back,
     withdraw,
 )
-from walsh_scrapy.state.requestlog import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.tables import hosts, overrides, requests, workers
 
 TIMEOUT = 30.0

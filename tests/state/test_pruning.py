@@ -19,10 +19,9 @@ from walsh_scrapy.feeds.stores.sync import OldFiles
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documentstore import _SET_COPY_SQL, hash_of
+from walsh_scrapy.state.evidence import _SET_COPY_SQL, COPY_MARGIN_SECONDS, Evidence, hash_of
 from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
-from walsh_scrapy.state.requestlog import COPY_MARGIN_SECONDS, Evidence
 from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import (

@@ -31,8 +31,8 @@ from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.documentstore import hash_of
 from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import VERSION, copies, requests, schema_version

@@ -22,8 +22,7 @@ from walsh_scrapy.feeds.attest.record import Bot
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documentstore import hash_of, keep_copy
-from walsh_scrapy.state.requestlog import Evidence
+from walsh_scrapy.state.evidence import Evidence, hash_of, keep_copy
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import copies, metadata, overrides
 from walsh_scrapy.testing.simulation import DAY, simulate

@@ -28,8 +28,8 @@ from tests.helpers.records import (
 from tests.helpers.sites import feed, site
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
+from walsh_scrapy.state.evidence import TimeSpan
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.requestlog import TimeSpan
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.crawl import write_sources

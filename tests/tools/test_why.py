@@ -18,9 +18,8 @@ from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documentstore import hash_of
+from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.requestlog import Evidence
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect

@@ -14,11 +14,15 @@ from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.site import Certificate
 from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import (
+    CHUNK_BYTES,
     MAX_CHUNK_LINE_BYTES,
     MAX_HEAD_BYTES,
+    MAX_OVERHEAD_BYTES,
     HttpExchange,
+    TcpStream,
+    Tls,
+    TlsStream,
 )
-from walsh_scrapy.wire.stream import CHUNK_BYTES, MAX_OVERHEAD_BYTES, TcpStream, Tls, TlsStream
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -18,7 +18,7 @@ from tests.helpers.responses import Pieces
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.wire import connections as module
 from walsh_scrapy.wire.connections import MAX_LOOKUPS_AHEAD, Connections, Endpoint, Names
-from walsh_scrapy.wire.stream import TcpStream, Tls
+from walsh_scrapy.wire.http1 import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import (
     BadCertificate,
     NoAddress,

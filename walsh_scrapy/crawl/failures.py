@@ -26,7 +26,7 @@ from walsh_scrapy.exceptions import BadFraming, Denied, StateUnavailable, Unreac
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import Explained, one_line, printable
-from walsh_scrapy.state.requestlog import DenialRecord, denial_writer
+from walsh_scrapy.state.evidence import DenialRecord, denial_writer
 from walsh_scrapy.wire.unreachable import causes
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from urllib.request import getproxies, proxy_bypass
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 
+from walsh_scrapy.crawl.context import PerLoop
 from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.crawl.scrapyinternals import environment_proxies
-from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import HANDLER, Kind, has_addon, has_handler, path_of
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, NotReached, ProxyTrouble, StateUnavailable
@@ -45,7 +45,7 @@ from walsh_scrapy.wire.connections import (
     check_public,
     credentials_refused,
 )
-from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
+from walsh_scrapy.wire.http1 import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import NoConnection, NoHandshake, NotConnected
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.policy.connectivity import Blame, Fault
     from walsh_scrapy.wire.connections import Endpoint
-    from walsh_scrapy.wire.stream import Addresses, Stream
+    from walsh_scrapy.wire.http1 import Addresses, Stream
 
 logger = logging.getLogger(__name__)
 

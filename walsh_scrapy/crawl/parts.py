@@ -17,24 +17,27 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.conf import closest_scrapy_cfg
 
-from walsh_scrapy.crawl.context import Context, DeclaredDelays
+from walsh_scrapy.crawl.context import (
+    AnotherLoop,
+    Context,
+    DeclaredDelays,
+    ProjectDelays,
+    enter,
+    leave,
+)
 from walsh_scrapy.crawl.declared import declared_of
-from walsh_scrapy.crawl.delays import ProjectDelays
-from walsh_scrapy.crawl.documents.fetcher import Fetcher
+from walsh_scrapy.crawl.documents.downloads import Documents, Fetcher
 from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts.exchanges import Exchanges
-from walsh_scrapy.crawl.hosts.hostaccess import HostAccess
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
-from walsh_scrapy.crawl.hosts.queue import Queue
-from walsh_scrapy.crawl.lastlook import Documents
+from walsh_scrapy.crawl.hosts.queue import HostAccess, Queue
+from walsh_scrapy.crawl.isolated import Reader
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.processlog import log_handler, protect_log
-from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.scrapyinternals import Engine, is_stopping
-from walsh_scrapy.crawl.shared import AnotherLoop, enter, leave
-from walsh_scrapy.crawl.startup import Kind, check_start, kind_of
+from walsh_scrapy.crawl.startup import Kind, check_start, gates_of, kind_of
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, Options
@@ -82,6 +85,7 @@ class Crawl:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
         self.kind = kind_of(crawler.spidercls, crawler.settings)
+        self.gates = gates_of(crawler.settings)
         self.engine = Engine(crawler)
         self._clock = clock
         # Scrapy makes another handler for the log after the extensions, one of which makes this.

@@ -31,6 +31,10 @@ from scrapy.exceptions import (
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import load_object
+from scrapy.utils.signal import (  # type: ignore[attr-defined]
+    getAllReceivers,
+    liveReceivers,
+)
 
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.state.errors import RefusedValues
@@ -57,6 +61,11 @@ EarlyEnd: TypeAlias = Literal[
     "machine_trouble",
     "state_failed",
 ]
+
+
+def has_listeners(crawler: Crawler, signal_: object) -> bool:
+    """Return True if anybody listens to a signal. Scrapy's SignalManager does not tell."""
+    return any(liveReceivers(getAllReceivers(crawler, signal_)))
 
 
 class Engine:

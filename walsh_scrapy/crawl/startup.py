@@ -160,9 +160,10 @@ def middlewares_of(settings: BaseSettings, table: str = "DOWNLOADER_MIDDLEWARES"
     return [kind for kind in classes if not _paths_of(kind).intersection(off)]
 
 
-def has_gate(settings: BaseSettings, gate: Gate) -> bool:
-    """Return True if a project uses a middleware of this add-on, or a subclass of it."""
-    return gate.path in _places(middlewares_of(settings))
+def gates_of(settings: BaseSettings) -> frozenset[Gate]:
+    """Return the middlewares of this add-on that a project uses, itself or by a subclass."""
+    places = _places(middlewares_of(settings))
+    return frozenset(gate for gate in Gate if gate.path in places)
 
 
 def _places(middlewares: list[type]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from walsh_scrapy.exceptions import VisitTimeout
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MAX_VISIT_SECONDS, VisitTime
 from walsh_scrapy.policy.urls import without_dot_segments
-from walsh_scrapy.state.requestlog import NO_EVIDENCE, Evidence
+from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -366,6 +366,15 @@ def subject_of(request: Request) -> str | None:
     """Return the URL of the source whose visit a request belongs to; None for any other."""
     visit = visit_of(request)
     return visit.subject if visit else None
+
+
+def restore_limits(request: Request) -> None:
+    """Set the limits of a request for a document again, because a project may change them."""
+    delivery = ticket_of(request).delivery
+    for name, limit in delivery.limits.items() if delivery else ():
+        request.meta.pop(name, None)
+        if limit is not None:
+            request.meta[name] = limit
 
 
 def content_type_of(headers: Headers) -> str:

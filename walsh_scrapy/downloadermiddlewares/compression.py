@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import NotConfigured
 
+from walsh_scrapy.crawl.messages import ACCEPTED, unpack_response
 from walsh_scrapy.crawl.ticket import rank_of
-from walsh_scrapy.crawl.unpacking import ACCEPTED, unpack_response
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:

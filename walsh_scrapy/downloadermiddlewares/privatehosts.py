@@ -8,7 +8,7 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.hosts.queue import RequestPreparer
 from walsh_scrapy.crawl.parts import Component
-from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, is_web
@@ -44,7 +44,7 @@ class PrivateHostsMiddleware(Component, RequestPreparer):
         self._network = crawl.network
         self._public_hosts: set[str] = set()  # those that have answered from a public address
         # Scrapy's RedirectMiddleware lists the redirects in `meta`, not in the ticket.
-        self._has_scrapys_redirects = not has_gate(crawl.settings, Gate.REDIRECT)
+        self._has_scrapys_redirects = Gate.REDIRECT not in crawl.gates
         crawl.queue.register_preparer(Gate.PRIVATEHOSTS, self)
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 

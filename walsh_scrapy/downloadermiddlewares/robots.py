@@ -10,7 +10,7 @@ from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.documents.robotscopies import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.parts import Component
-from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note, note_answer, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
@@ -45,7 +45,7 @@ class RobotsMiddleware(Component):
         self._access = crawl.access
         self._robots = Robots(crawl)
         crawl.queue.register_preparer(Gate.ROBOTS, self._robots)
-        self._is_paced = has_gate(crawl.settings, Gate.PACING)
+        self._is_paced = Gate.PACING in crawl.gates
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 

@@ -23,7 +23,7 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.metadata.alternates import announced, is_dump
+from walsh_scrapy.feeds.metadata.document import announced, is_dump
 from walsh_scrapy.feeds.sources.source import declared_urls
 from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
 from walsh_scrapy.policy.frontier import Rank
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.parts import Crawl
+    from walsh_scrapy.feeds.feedcrawl import Visits
     from walsh_scrapy.feeds.sources.source import Source
-    from walsh_scrapy.feeds.visits import Visits
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class ScopeMiddleware(Component, RequestPreparer):
         spider = self._crawl.crawler.spider
         # A file has at least one source, and to count its sources would read all of them.
         declares = self._declared.file or (isinstance(spider, DeclaringSpider) and spider.sources)
-        if not self._options.is_walsh_research and not declares:
+        if not declares and not self._options.is_walsh_research:
             logger.warning(
                 "%s has no declared sources, so it may request nothing; "
                 'to let it follow links, set WALSH_SCOPE = "any"',

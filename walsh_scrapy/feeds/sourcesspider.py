@@ -14,10 +14,9 @@ from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import set_visit
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.feedcrawl import DueSources, FeedCrawl
 from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
 from walsh_scrapy.feeds.stores.sourcestore import DeclaredSources, Selection
-from walsh_scrapy.feeds.visits import DueSources
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.spider import DeclaringSpider

@@ -1,21 +1,30 @@
-"""The visit of a source, as the requests for it carry it in their tickets."""
+"""The visit of a source, as the requests for it carry it in their tickets.
+
+It decides which bodies are downloaded (R6, R9), and until when responses are fresh (R8).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
-from walsh_scrapy.crawl.ticket import visit_of
+from scrapy import signals
+from scrapy.exceptions import StopDownload
+
+from walsh_scrapy.crawl.messages import counted_bytes
+from walsh_scrapy.crawl.ticket import content_type_of, set_visit, visit_of
 from walsh_scrapy.feeds.freshness import Freshness
-from walsh_scrapy.feeds.metadata.alternates import HEAD_BYTES
-from walsh_scrapy.feeds.metadata.document import is_html, may_have_ended
+from walsh_scrapy.feeds.metadata.document import HEAD_BYTES, is_html, may_have_ended
 from walsh_scrapy.policy.pacing import VisitTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from scrapy import Request
-    from scrapy.http import Response
+    from scrapy.crawler import Crawler
+    from scrapy.http import Headers, Response
 
     from walsh_scrapy.feeds.freshness import Move
     from walsh_scrapy.feeds.sources.source import Source
@@ -149,3 +158,45 @@ def source_of(request: Request) -> Source | None:
     """Return the declared source of a request, if any."""
     visit = source_visit_of(request)
     return visit.source if visit else None
+
+
+# ---- the download of bodies ----
+
+
+class MediaTypes:
+    """Stops downloads that the spider cannot read, before the first byte of the body.
+
+    A page of which only the head is read is cut off after the bytes that may be its head.
+    """
+
+    def __init__(self) -> None:
+        self._remaining: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Listen for the headers and the body of every response."""
+        extension = cls()
+        crawler.signals.connect(extension.headers_received, signal=signals.headers_received)
+        crawler.signals.connect(extension.bytes_received, signal=signals.bytes_received)
+        return extension
+
+    def headers_received(self, headers: Headers, request: Request) -> None:
+        """Stop the download if its spider cannot read this Content-Type."""
+        visit = visit_of(request)
+        if visit is None:
+            return
+        content_type = content_type_of(headers)
+        is_readable = visit.readable(content_type)
+        set_visit(request, visit.typed(content_type, is_readable=is_readable))
+        if not is_readable:
+            # The response is kept without its body, because a middleware may need its status.
+            raise StopDownload(fail=False)
+        if max_bytes := counted_bytes(request, headers):
+            self._remaining[request] = max_bytes
+
+    def bytes_received(self, data: bytes, request: Request) -> None:
+        """Stop the download of a page once enough of it has come."""
+        if request in self._remaining:
+            self._remaining[request] -= len(data)
+            if self._remaining[request] <= 0:
+                raise StopDownload(fail=False)

@@ -6,10 +6,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.documentstore import BlocklistStore, RobotsStore
 from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.evidence import BlocklistStore, EvidenceStore, Log, RobotsStore
 from walsh_scrapy.state.hoststore import HostStore, old_hosts
-from walsh_scrapy.state.requestlog import EvidenceStore, Log
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runstore import RunStore
 from walsh_scrapy.state.views import ViewQuery
@@ -42,6 +41,7 @@ class State:
         self.database = Database(url, wrap_error, may_wait, clock)
         self.write = self.database.write
         self.read = self.database.read
+        self.now = self.database.now
         self.hosts = HostStore(self.database)
         self.robots = RobotsStore(self.database)
         self.blocklist = BlocklistStore(self.database)
@@ -79,13 +79,6 @@ class State:
         """
         with self.database.snapshot() as connection:
             yield Log(connection)
-
-    def now(self) -> float:
-        """Return epoch seconds by the clock that all processes on the state share.
-
-        A server is asked for its time once per second at most, within other transactions.
-        """
-        return self.database.now()
 
     def prune(
         self,

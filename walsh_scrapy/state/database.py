@@ -4,11 +4,16 @@ A transaction is a function that takes SQLAlchemy's `Connection` and returns a v
 goes away, or another transaction is in the way, the function is run again. So it must not change
 anything in memory, and it must recognize its own rows: its COMMIT may have succeeded, and only the
 answer to it been lost.
+
+All workers share the clock of the database. A statement reads the present as `NOW`, so that two
+machines whose clocks differ still agree how long a host must wait. `ServerClock` gives the same
+time between statements.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -16,11 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import Double, bindparam, create_engine, func, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
+from sqlalchemy.sql.functions import FunctionElement
 
-from walsh_scrapy.state.clock import ServerClock
 from walsh_scrapy.state.engine import (
     BEGIN_SNAPSHOT,
     bare_engine,
@@ -40,17 +46,17 @@ from walsh_scrapy.state.errors import (
     sqlstate_of,
 )
 from walsh_scrapy.state.records import by_key, record_of
-from walsh_scrapy.state.statefile import StateFile
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
-from walsh_scrapy.state.url import without_password
+from walsh_scrapy.state.url import names_file, without_password
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
 from walsh_scrapy.state.waiting import LOCK_TIMEOUT_SECONDS, LOST_SERVER_TIMEOUT_SECONDS, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import Connection, Engine, Executable, Row, Table
+    from sqlalchemy import URL, ColumnElement, Connection, Engine, Executable, Row, Table
     from sqlalchemy.sql.dml import UpdateBase
 
 logger = logging.getLogger(__name__)
@@ -369,3 +375,171 @@ def files_of(url: str) -> list[Path]:
     """
     file = StateFile.from_url(bare_engine(url).url)
     return [Path(f"{file.path}{end}") for end in ("", "-wal", "-shm", "-journal") if file]
+
+
+# ---- the clock that all workers share ----
+
+#: Seconds after which the clock of the server is read again, because somebody may have set it.
+MAX_CLOCK_AGE_SECONDS: Final = 1.0
+#: Seconds that the time of day may move against the monotonic clock, for example while NTP slews
+#: it. After a larger step the machine was suspended, which stops its monotonic clock, or its time
+#: of day was set.
+MAX_SLEW_SECONDS: Final = 0.05
+
+
+class _ServerNow(FunctionElement[float]):
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(_ServerNow, "postgresql")
+def _compile_for_postgresql(*_: object, **__: object) -> str:
+    # One moment for the whole statement, from before it waits for a lock: ages count to it.
+    return "extract(epoch FROM statement_timestamp())::double precision"
+
+
+@compiles(_ServerNow, "sqlite")
+def _compile_for_sqlite(*_: object, **__: object) -> str:
+    return "NULL"
+
+
+#: The present in epoch seconds, for statements that are run with the parameter of `clock_of`.
+NOW: Final[ColumnElement[float]] = func.coalesce(bindparam("now", type_=Double), _ServerNow())
+
+
+def clock_of(connection: Connection) -> dict[str, float | None]:
+    """Return the parameter of `NOW`.
+
+    It is None on PostgreSQL, which reads its own clock. SQLite gets the clock of this machine. The
+    execution option ``clock``, a function that returns epoch seconds, replaces both.
+    """
+    clock = connection.get_execution_options().get("clock")
+    if clock is None and connection.dialect.name == "sqlite":
+        clock = time.time
+    return {"now": None if clock is None else clock()}
+
+
+class ServerClock:
+    """The time of a server without a query each time: an offset to this machine's monotonic clock.
+
+    Nobody sets the monotonic clock, so the offset stays right until the server's clock is set.
+    """
+
+    def __init__(self) -> None:
+        self._measured_at = -math.inf
+        # Seconds that each clock is ahead of the monotonic clock.
+        self._server_ahead = 0.0
+        self._wall_ahead = math.inf
+
+    def now(self) -> float:
+        """Return epoch seconds by the last measurement."""
+        return time.monotonic() + self._server_ahead
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the server's clock should be measured again."""
+        now = time.monotonic()
+        return now - self._measured_at > MAX_CLOCK_AGE_SECONDS or self._wall_clock_jumped(now)
+
+    def _wall_clock_jumped(self, now: float) -> bool:
+        """Return True before the first measurement, and if this machine slept or was set since."""
+        return abs(time.time() - now - self._wall_ahead) > MAX_SLEW_SECONDS
+
+    def measure(self, read: Callable[[], float]) -> None:
+        """Measure the offset; ``read`` queries the server's clock and returns epoch seconds."""
+        began = time.monotonic()
+        now = read()
+        ended = time.monotonic()
+        ahead = now - (began + ended) / 2  # the server looked at its clock in between
+        # A slow answer may be less exact than the last measurement: keep that if both can be true.
+        if abs(ahead - self._server_ahead) > (ended - began) / 2 or self._wall_clock_jumped(ended):
+            self._server_ahead = ahead
+        self._wall_ahead = time.time() - ended
+        self._measured_at = ended
+
+
+# ---- the file of an SQLite state ----
+
+#: Seconds of waiting for the first page of a file that another process is creating.
+CREATION_TIMEOUT_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.02
+#: The first bytes of a write-ahead log: SQLite's, in either byte order, or none written yet.
+_LOG_STARTS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\0\0\0\0")
+
+
+class StateFile:
+    """The file of an SQLite state.
+
+    SQLite takes an empty file for a new database, ignores a write-ahead log that it cannot read,
+    and goes on writing into a file that was deleted. Each of the three would lose the state without
+    a word, so here they are errors (decision 29).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: tuple[int, int] | None = None
+
+    @classmethod
+    def from_url(cls, url: URL) -> Self | None:
+        """Return the file of a database; None for a server, and for SQLite in memory."""
+        return cls(Path(str(url.database))) if names_file(url) else None
+
+    @property
+    def inode(self) -> str:
+        """The inode of the opened file. A moved file keeps it; a copy beside it has another one."""
+        return str(self._opened[1]) if self._opened else ""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file exists, sound or not. Raises StateError if that cannot be told."""
+        with self._raising_state_errors():
+            return self.path.is_file()
+
+    def check_sound(self) -> None:
+        """Raise StateError for an empty file, and for a damaged write-ahead log."""
+        deadline = time.monotonic() + CREATION_TIMEOUT_SECONDS
+        log = Path(f"{self.path}-wal")
+        with self._raising_state_errors():
+            while self.exists and self.path.stat().st_size == 0:
+                if time.monotonic() > deadline:
+                    raise StateError(
+                        f"the state {self.path} is an empty file, so its content is lost; restore "
+                        "a backup, or delete the file to begin an empty state"
+                    )
+                time.sleep(_POLL_SECONDS)
+            if self.exists and log.is_file():
+                with log.open("rb") as file:
+                    start = file.read(4)
+                if start and start not in _LOG_STARTS:
+                    raise StateError(
+                        f"the state cannot be used: {log} is damaged, and its newest commits are "
+                        "in there; restore a backup, or move that file away to go on without them"
+                    )
+
+    def check_same(self) -> None:
+        """Raise StateError if the path no longer leads to the file that was opened first."""
+        try:
+            stat = self.path.stat()
+        except OSError as error:
+            raise self._lost_error(error.strerror or str(error)) from error
+        device_and_inode = stat.st_dev, stat.st_ino
+        self._opened = self._opened or device_and_inode
+        if device_and_inode != self._opened:
+            raise self._lost_error("another file has its name")
+
+    @contextmanager
+    def _raising_state_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StateError(
+                f"the state {self.path} cannot be used: {error.strerror} ({error.filename}); "
+                "check the permission to read and write the file and its folder, then start again"
+            ) from error
+
+    def _lost_error(self, reason: str) -> StateError:
+        return StateError(
+            f"the state {self.path} was deleted or replaced while it was in use ({reason}), and "
+            "further writes would be lost; stop all crawls that use it, put it or a backup back, "
+            "then start again"
+        )

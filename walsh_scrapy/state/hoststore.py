@@ -9,8 +9,7 @@ from sqlalchemy import and_, bindparam, func, or_, select
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state.clock import NOW, clock_of
-from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.database import NOW, Store, clock_of
 from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.overrides import release_hold, set_operator_delay
 from walsh_scrapy.state.ownership import HOSTS_SQL, LAST_END, HostSnapshot, find, snapshot_of

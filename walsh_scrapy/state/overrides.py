@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from sqlalchemy import insert, update
 
-from walsh_scrapy.state.clock import clock_of
+from walsh_scrapy.state.database import clock_of
 from walsh_scrapy.state.ownership import IS_HOST, find, insert_host, lock, number_param
 from walsh_scrapy.state.tables import hosts, overrides
 

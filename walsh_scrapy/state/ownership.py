@@ -93,7 +93,7 @@ from walsh_scrapy.policy.pacing import (
     Hold,
     HostTimes,
 )
-from walsh_scrapy.state.clock import NOW, clock_of
+from walsh_scrapy.state.database import NOW, clock_of
 from walsh_scrapy.state.records import insert_into
 from walsh_scrapy.state.tables import hosts, workers
 

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, literal, select, union_all, update
 
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.documentstore import keep_copy
+from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol, Required, Self, TypedDict, Unpack
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.documentstore import hash_of
+from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.testing.hit import ConnectionRecord, Hit
 from walsh_scrapy.testing.web import Web

@@ -28,17 +28,15 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.metadata.alternates import (
+from walsh_scrapy.feeds.metadata.document import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
+    Document,
     FeedLink,
     declared_feeds,
     feed_alternates,
     feeds_in_head,
-)
-from walsh_scrapy.feeds.metadata.document import (
-    Document,
     is_html,
     is_markdown,
     may_be_feed,

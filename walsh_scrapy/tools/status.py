@@ -75,11 +75,11 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
 
 def _check_addon(settings: BaseSettings, options: Options) -> Iterator[Mapping[str, Any]]:
     """Yield a problem if crawls of the project use no part of this add-on."""
-    from walsh_scrapy.crawl.startup import ADDON, Gate, has_addon, has_gate
+    from walsh_scrapy.crawl.startup import ADDON, gates_of, has_addon
 
     if options.enabled and settings.getdict("ADDONS").get(ADDON) is not None:
         return  # the checks below import the add-on and all middlewares
-    if not has_addon(settings) and not any(has_gate(settings, gate) for gate in Gate):
+    if not has_addon(settings) and not gates_of(settings):
         yield problem_row(
             "critical",
             "crawls run without this add-on: ADDONS or WALSH_ENABLED switches it off",

@@ -27,9 +27,8 @@ from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.connectivity import proves_network
 from walsh_scrapy.policy.pacing import MAX_IDLE_SECONDS
 from walsh_scrapy.policy.urls import is_public
-from walsh_scrapy.wire.http1 import HttpExchange
+from walsh_scrapy.wire.http1 import Addresses, HttpExchange, TcpStream
 from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.stream import Addresses, TcpStream
 from walsh_scrapy.wire.unreachable import (
     NoHandshake,
     NoSecureConnection,
@@ -44,7 +43,7 @@ from walsh_scrapy.wire.unreachable import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from walsh_scrapy.wire.stream import Stream, Tls
+    from walsh_scrapy.wire.http1 import Stream, Tls
 
 #: The time limit for lookup, connection and TLS handshake together: a host that does not answer
 #: must not cost the crawl more (decision 28).

@@ -15,7 +15,7 @@ from scrapy.settings import Settings
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.crawl.documents.publishedlist import RETRY_SECONDS, BlocklistCache, PublishedList
-from walsh_scrapy.crawl.hosts.hostaccess import OWNED_HOST_TIMEOUT_SECONDS
+from walsh_scrapy.crawl.hosts.queue import OWNED_HOST_TIMEOUT_SECONDS
 from walsh_scrapy.exceptions import RequestDeferred, StillDue
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import cases
 from walsh_scrapy.feeds.metadata import document
 from walsh_scrapy.feeds.metadata import feed as feed_module
-from walsh_scrapy.feeds.metadata.alternates import (
+from walsh_scrapy.feeds.metadata.document import (
     HEAD_BYTES,
     MAX_FEEDS,
     FeedLink,

@@ -18,8 +18,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hosts.hostaccess import OWNED_HOST_TIMEOUT_SECONDS
-from walsh_scrapy.crawl.hosts.queue import RequestPreparer
+from walsh_scrapy.crawl.hosts.queue import OWNED_HOST_TIMEOUT_SECONDS, RequestPreparer
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
 from walsh_scrapy.exceptions import (
     BadAnswer,
@@ -44,7 +43,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.copy import MAX_HOPS
 from walsh_scrapy.policy.urls import resolve_reference
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.state.documentstore import hash_of
+from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.wire.unreachable import causes
 
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.isolated import Reader
     from walsh_scrapy.crawl.parts import Crawl
-    from walsh_scrapy.crawl.reading import Reader
 
 logger = logging.getLogger(__name__)
 

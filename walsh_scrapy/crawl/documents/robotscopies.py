@@ -10,12 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 
 from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
 from walsh_scrapy.crawl.hosts.queue import RequestPreparer
+from walsh_scrapy.crawl.scrapyinternals import has_listeners
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
@@ -167,6 +168,7 @@ class Robots(RobotsCache, RequestPreparer):
     def __init__(self, crawl: Crawl) -> None:
         super().__init__(crawl.context, crawl.hosts)
         self._is_own = crawl.kind is Kind.OWN
+        self._crawler = crawl.crawler
         self._signal = RobotsSignal(crawl)
         self._stats = crawl.stats
         self._queue = crawl.queue
@@ -218,8 +220,13 @@ class Robots(RobotsCache, RequestPreparer):
             self._check_end(request)  # the fetch has shown whether its host can be reached
         if file.is_deferred:
             raise self._deferral(origin, file)
-        self._signal.send(origin, file, request)
+        self._send_signal(origin, file, request)
         return file
+
+    def _send_signal(self, origin: str, file: RobotsFile, request: Request) -> None:
+        """Send ``robots_parsed`` if anybody listens: its parser reads the file once more."""
+        if has_listeners(self._crawler, signals.robots_parsed):
+            self._signal.send(origin, file, request)
 
     def _check_end(self, request: Request) -> None:
         """Raise the exception of a request that must not be sent in this run any more."""
@@ -271,7 +278,7 @@ class Robots(RobotsCache, RequestPreparer):
                     self._keep(origin, outcome, copy)
                     self._defer_failed(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
-                self._signal.send(origin, file, needed_by)
+                self._send_signal(origin, file, needed_by)
         except (HasCome, VisitTimeout, _ProxyFailed):
             pass  # each request that needs it looks again
         except RequestDeferred as error:

@@ -17,16 +17,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
+from walsh_scrapy.crawl.context import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts.ownedhosts import HostLost
-from walsh_scrapy.crawl.lastlook import restore_limits
-from walsh_scrapy.crawl.shared import PerLoop
-from walsh_scrapy.crawl.startup import Gate, Kind, has_gate
+from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import (
     evidence_of,
     limit_to_visit,
     note,
     rank_of,
+    restore_limits,
     subject_of,
     ticket_of,
 )
@@ -53,8 +53,8 @@ from walsh_scrapy.policy.pacing import (
     longest_wait,
 )
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits
-from walsh_scrapy.state.requestlog import RequestRecord
 from walsh_scrapy.wire.stalls import stalled
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Exchanges:
         self._deferred_hosts = context.deferred_hosts
         self._declared_delays = crawl.declared_delays
         self._timeout = crawl.settings.getfloat("DOWNLOAD_TIMEOUT")
-        self._settles_urls = has_gate(crawl.settings, Gate.ADDRESS)
+        self._settles_urls = Gate.ADDRESS in crawl.gates
         self._loads = HostLoads()
         self._left: WeakSet[Request] = WeakSet()
         self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()

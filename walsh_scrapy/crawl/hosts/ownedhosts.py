@@ -27,8 +27,8 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.evidence import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
-from walsh_scrapy.state.requestlog import forget_begin, log_begin, log_end, log_no_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
+    from walsh_scrapy.state.evidence import LoggedBegin, RequestRecord
     from walsh_scrapy.state.hoststore import OtherOwner
     from walsh_scrapy.state.ownership import PermissionStatus, RequestLimits
-    from walsh_scrapy.state.requestlog import LoggedBegin, RequestRecord
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

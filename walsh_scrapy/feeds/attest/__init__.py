@@ -22,7 +22,7 @@ from walsh_scrapy.state.gaps import gaps
 
 if TYPE_CHECKING:
     from walsh_scrapy.feeds.attest.checklist import ChecklistRow, Finding
-    from walsh_scrapy.state.requestlog import Log
+    from walsh_scrapy.state.evidence import Log
 
 #: The bot for which the checklist was written.
 WALSH_RESEARCH: Final = Bot()

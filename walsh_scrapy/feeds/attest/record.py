@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from walsh_scrapy.state.requestlog import TimeSpan
+    from walsh_scrapy.state.evidence import TimeSpan
 
 #: The end of an exchange of `requests r`.
 ENDED_AT: Final = end_of_exchange("r")

@@ -34,7 +34,7 @@ from walsh_scrapy.feeds.stores.sourcestore import SOURCE_COLUMNS, repeat_facts, 
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
-from walsh_scrapy.state.documentstore import hash_of, keep_copy
+from walsh_scrapy.state.evidence import hash_of, keep_copy
 from walsh_scrapy.state.records import in_batches, insert_if_new, upsert
 from walsh_scrapy.state.retention import MAX_ROWS_PER_DELETE
 from walsh_scrapy.state.tables import choices, copies, declared, files, sources

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from walsh_scrapy.policy.robots.extended import is_malformed
 from walsh_scrapy.policy.robots.robotstxt import (
     BLANKS,
     MAX_OCTETS,
@@ -25,6 +24,7 @@ from walsh_scrapy.policy.robots.robotstxt import (
     line_numbers,
     user_agent_lines,
 )
+from walsh_scrapy.policy.robots.rules import is_malformed
 from walsh_scrapy.policy.robots.whitespace import MAX_LINES, has_odd_edges, strip
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut

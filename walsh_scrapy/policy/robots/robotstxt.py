@@ -26,10 +26,15 @@ from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, repeat
 from typing import Final, NamedTuple, TypeVar
 
-from walsh_scrapy.policy.robots.extended import (
+from walsh_scrapy.policy.robots.rules import (
     ALL_DAY,
     MAX_WORK,
     OrderedRules,
+    Rule,
+    RuleIndex,
+    Target,
+    TooCostlyError,
+    WorkLimit,
     is_malformed,
     is_version_2,
     minute_of,
@@ -40,13 +45,6 @@ from walsh_scrapy.policy.robots.extended import (
     parse_request_rate,
     parse_visit_time,
     slowest,
-)
-from walsh_scrapy.policy.robots.matching import (
-    Rule,
-    RuleIndex,
-    Target,
-    TooCostlyError,
-    WorkLimit,
     target_of,
 )
 from walsh_scrapy.policy.robots.whitespace import MAX_LINES, SPACES_IN_ASCII, Span, strip

@@ -64,8 +64,7 @@ def _ask_gates(call: Call) -> Sequence[Answer]:
     """Return the answers of the project; without --offline, from probes through its middlewares."""
     from contextlib import closing
 
-    from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.delays import ProjectDelays
+    from walsh_scrapy.crawl.context import Context, ProjectDelays
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.mayfetch.probe import Explainer, MayfetchSpider
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.state.requestlog import TimeSpan
+from walsh_scrapy.state.evidence import TimeSpan
 from walsh_scrapy.tools.hosts import HOST_ORDER, IS_LISTED
 from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.report.pacechart import compare, read_gaps

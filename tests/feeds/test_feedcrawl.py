@@ -15,15 +15,14 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.feeds import visits
-from walsh_scrapy.feeds.feedcrawl import FeedCrawl
+from walsh_scrapy.feeds.feedcrawl import MAX_PAGE_SOURCES, DueSources, FeedCrawl
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.feeds.stores.sourcestore import Selection
-from walsh_scrapy.feeds.visits import MAX_PAGE_SOURCES, DueSources
 from walsh_scrapy.policy.pacing import Exchange
+from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits
-from walsh_scrapy.state.requestlog import RequestRecord
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"

@@ -13,8 +13,7 @@ from walsh_scrapy.crawl import isolated, reading
 from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.documents.publishedlist import MAX_INLINE_BYTES, read_list
-from walsh_scrapy.crawl.isolated import CostLimits
-from walsh_scrapy.crawl.reading import Reader
+from walsh_scrapy.crawl.isolated import CostLimits, Reader
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, check_schema
 
 URL = "http://operator.example/schema.json"

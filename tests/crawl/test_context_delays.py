@@ -14,7 +14,7 @@ from scrapy.settings import Settings
 
 from tests.helpers.sites import IDENTITY
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.crawl.delays import ProjectDelays
+from walsh_scrapy.crawl.context import ProjectDelays
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.pacing import PaceBy
 

@@ -17,7 +17,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import AGENT
-from walsh_scrapy.crawl.lastlook import Documents
+from walsh_scrapy.crawl.documents.downloads import Documents
 from walsh_scrapy.crawl.ticket import end_ticket, note, ticket_of
 from walsh_scrapy.exceptions import Denied, NotDelivered, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank

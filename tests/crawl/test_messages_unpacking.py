@@ -10,8 +10,8 @@ from scrapy.http import Response
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.test import get_crawler
 
+from walsh_scrapy.crawl.messages import codings_of, may_be_complete, unpack_response
 from walsh_scrapy.crawl.ticket import note, set_visit
-from walsh_scrapy.crawl.unpacking import codings_of, may_be_complete, unpack_response
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit

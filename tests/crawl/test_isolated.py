@@ -17,8 +17,7 @@ from scrapy import Request
 from walsh_scrapy.crawl import childprocess, isolated, reading
 from walsh_scrapy.crawl.childprocess import TooCostly, answer_calls
 from walsh_scrapy.crawl.context import SystemClock
-from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess
-from walsh_scrapy.crawl.reading import Reader
+from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, Reader
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
