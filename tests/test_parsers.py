@@ -23,15 +23,15 @@ from tests.helpers.responses import REFUSALS, read_response
 from tests.helpers.robotstxt import check_robots
 from walsh_scrapy.feeds.freshness import Freshness
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
-from walsh_scrapy.feeds.metadata.document import (
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.feed import parse_feed
+from walsh_scrapy.feeds.metadata.formats import (
     MAX_FEEDS,
     declared_feeds,
     feed_alternates,
     feeds_in_head,
     markdown_alternates,
 )
-from walsh_scrapy.feeds.metadata.entries import NotAFeed
-from walsh_scrapy.feeds.metadata.feed import parse_feed
 from walsh_scrapy.feeds.metadata.llmstxt import parse_llms
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.feeds.sources.opml import read_opml

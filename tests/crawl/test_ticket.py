@@ -23,7 +23,7 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
     visit_of,
 )
-from walsh_scrapy.feeds.metadata.document import may_be_feed
+from walsh_scrapy.feeds.metadata.formats import may_be_feed
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import Lifetime, PageResult, SourceVisit, source_of
 from walsh_scrapy.policy.frontier import Rank

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.feeds.metadata.document import FeedLink
+from walsh_scrapy.feeds.metadata.formats import FeedLink
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.feeds.sources.source import Source, SourcesError
 from walsh_scrapy.tools.call import CommandError

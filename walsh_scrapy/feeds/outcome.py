@@ -51,7 +51,7 @@ from walsh_scrapy.feeds.freshness import (
     not_before,
     permanent_targets,
 )
-from walsh_scrapy.feeds.metadata.document import ABSENT
+from walsh_scrapy.feeds.metadata.formats import ABSENT
 from walsh_scrapy.feeds.sourcevisit import (
     Lifetime,
     PageResult,

@@ -23,7 +23,7 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.metadata.document import announced, is_dump
+from walsh_scrapy.feeds.metadata.formats import announced, is_dump
 from walsh_scrapy.feeds.sources.source import declared_urls
 from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
 from walsh_scrapy.policy.frontier import Rank

@@ -15,7 +15,7 @@ from scrapy.exceptions import StopDownload
 from walsh_scrapy.crawl.messages import counted_bytes
 from walsh_scrapy.crawl.ticket import content_type_of, set_visit, visit_of
 from walsh_scrapy.feeds.freshness import Freshness
-from walsh_scrapy.feeds.metadata.document import HEAD_BYTES, is_html, may_have_ended
+from walsh_scrapy.feeds.metadata.formats import HEAD_BYTES, is_html, may_have_ended
 from walsh_scrapy.policy.pacing import VisitTime
 
 if TYPE_CHECKING:

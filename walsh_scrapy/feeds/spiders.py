@@ -10,19 +10,19 @@ from urllib.parse import urljoin
 
 from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, links_of, set_visit
 from walsh_scrapy.feeds.items import EntryItem
-from walsh_scrapy.feeds.metadata.document import (
+from walsh_scrapy.feeds.metadata.document import Document
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.formats import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
     LLMSTXT_PATH,
-    Document,
     announced,
     is_llmstxt,
     is_markdown,
     may_be_feed,
     may_be_llms,
 )
-from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.sourcesspider import SourcesSpider
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from trustme import CA
 
-from walsh_scrapy.testing.site import EXPIRED_ON, OTHER_HOST, Certificate
+from walsh_scrapy.testing.certificate import EXPIRED_ON, OTHER_HOST, Certificate
 
 _VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed, because tests expect this date
 _VALIDITY: Final = timedelta(days=36_500)

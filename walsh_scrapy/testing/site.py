@@ -8,10 +8,10 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from walsh_scrapy.testing.certificate import Certificate
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Headers, Hit
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.authority import CertificateAuthority
     from walsh_scrapy.testing.hit import Hit
+
+__all__ = ["Answer", "Certificate", "Down", "Fault", "Raw", "Reply", "Site", "redirect", "silent"]
 
 _FINAL: Final = re.compile(rb"(?:^|\r\n\r\n)HTTP/1\.[01] ([2-9][0-9]{2})")
 
@@ -139,24 +141,6 @@ def reply_of(page: Page, hit: Hit) -> Reply | Raw:
         else:
             page = page[min(hit.number, len(page)) - 1]
     return page.to(hit) if isinstance(page, Reply) else page
-
-
-#: The last moment at which an EXPIRED certificate was valid.
-EXPIRED_ON: Final = datetime(2025, 1, 1, tzinfo=UTC)
-#: The host that a WRONG_NAME certificate is for.
-OTHER_HOST: Final = "other.example"
-
-
-class Certificate(Enum):
-    """The certificate that an https site shows."""
-
-    GOOD = "good"  #: for the site's host, valid, signed by the CA of the web
-    EXPIRED = "expired"  #: like GOOD, but valid only until EXPIRED_ON
-    WRONG_NAME = "wrong name"  #: for OTHER_HOST
-    NAMELESS = "nameless"  #: for no host: the subjectAltName is empty
-    UNKNOWN_CA = "unknown CA"  #: signed by a CA that nobody trusts
-    SELF_SIGNED = "self-signed"  #: signed with its own key, without a subjectAltName
-    INCOMPLETE = "incomplete"  #: signed by an intermediate CA whose certificate is not sent
 
 
 #: Stands for the site's address, which a `DirectWeb` chooses.

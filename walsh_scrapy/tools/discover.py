@@ -28,11 +28,12 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.metadata.document import (
+from walsh_scrapy.feeds.metadata.document import Document
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.formats import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
-    Document,
     FeedLink,
     declared_feeds,
     feed_alternates,
@@ -42,7 +43,6 @@ from walsh_scrapy.feeds.metadata.document import (
     may_be_feed,
     may_be_llms,
 )
-from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
 from walsh_scrapy.policy.wording import count_of

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from walsh_scrapy.feeds.metadata.document import is_llmstxt
+from walsh_scrapy.feeds.metadata.formats import is_llmstxt
 from walsh_scrapy.feeds.sources.source import (
     Source,
     SourcesError,
@@ -21,8 +21,8 @@ from walsh_scrapy.tools.call import WrongCall
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from walsh_scrapy.feeds.metadata.document import FeedLink
     from walsh_scrapy.feeds.metadata.entries import Feed
+    from walsh_scrapy.feeds.metadata.formats import FeedLink
 
 #: The advice for a page on which no feed was found.
 FEED_ADVICE: Final = (

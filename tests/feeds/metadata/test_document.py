@@ -7,7 +7,9 @@ import pytest
 from tests.helpers import cases
 from walsh_scrapy.feeds.metadata import document
 from walsh_scrapy.feeds.metadata import feed as feed_module
-from walsh_scrapy.feeds.metadata.document import (
+from walsh_scrapy.feeds.metadata.entries import NotAFeed
+from walsh_scrapy.feeds.metadata.feed import parse_feed
+from walsh_scrapy.feeds.metadata.formats import (
     HEAD_BYTES,
     MAX_FEEDS,
     FeedLink,
@@ -17,8 +19,6 @@ from walsh_scrapy.feeds.metadata.document import (
     is_dump,
     markdown_alternates,
 )
-from walsh_scrapy.feeds.metadata.entries import NotAFeed
-from walsh_scrapy.feeds.metadata.feed import parse_feed
 
 URL = "https://blog.example/feed"
 ITEM = "<item><title>{0}</title><link>/{0}</link><pubDate>{1}</pubDate></item>"

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from walsh_scrapy.feeds.attest.checklist import CLOCK_SET, NO_COPY, NO_FETCH, NO_LIST, NO_RUN
 from walsh_scrapy.feeds.attest.questions import DAY, IN_SPAN
 from walsh_scrapy.feeds.attest.record import IS_REDIRECT
-from walsh_scrapy.feeds.metadata.document import is_dump
+from walsh_scrapy.feeds.metadata.formats import is_dump
 from walsh_scrapy.feeds.sources.declaration import MissingPart, RunDeclaration
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt

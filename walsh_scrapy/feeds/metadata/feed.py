@@ -31,9 +31,9 @@ from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 
 from walsh_scrapy.feeds.metadata.dates import date_in_utc
-from walsh_scrapy.feeds.metadata.document import MAX_ENTRIES, format_of
 from walsh_scrapy.feeds.metadata.encoding import to_utf8
 from walsh_scrapy.feeds.metadata.entries import PERIODS, Feed, FeedEntry, NotAFeed, with_keys
+from walsh_scrapy.feeds.metadata.formats import MAX_ENTRIES, format_of
 from walsh_scrapy.feeds.metadata.jsonfeed import parse_json_feed
 from walsh_scrapy.feeds.metadata.repair import WellFormed, well_formed
 from walsh_scrapy.feeds.metadata.text import (

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from walsh_scrapy.feeds.metadata.dates import date_in_utc
-from walsh_scrapy.feeds.metadata.document import newest
 from walsh_scrapy.feeds.metadata.encoding import to_utf8
 from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry, NotAFeed
+from walsh_scrapy.feeds.metadata.formats import newest
 from walsh_scrapy.feeds.metadata.text import (
     distinct_names,
     distinct_tags,

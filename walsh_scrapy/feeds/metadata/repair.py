@@ -14,7 +14,7 @@ from typing import Final
 
 from feedparser.mixin import _FeedParserMixin
 
-from walsh_scrapy.feeds.metadata.document import FEED_ROOTS
+from walsh_scrapy.feeds.metadata.formats import FEED_ROOTS
 
 # No tag contains a `<`. So an attempt to match a tag ends at the next `<`, and the time is linear.
 # A comment or CDATA section without an end mark extends to the end of the document. A piece of text
