@@ -103,6 +103,7 @@ class Starts:
             settings=crawler.settings,
             stats=crawler.stats,
             kind=Kind.DECLARED,
+            gates=frozenset(),
             context=self.context,
             engine=Engine(crawler),
             hosts=Hosts(self.context),

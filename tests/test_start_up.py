@@ -8,8 +8,15 @@ import sys
 import pytest
 
 from tests.helpers import ROOT, execute
+from tests.helpers.sites import ADDON, write_project
 from walsh_scrapy.console.commands import COMMANDS
-from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
+from walsh_scrapy.testing.crawl import (
+    join_environments,
+    keep_empty_blocklist,
+    write_sources,
+)
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.site import Reply, Site
 
 CALLING = """
 import sys
@@ -149,3 +156,44 @@ def test_a_missing_extra_is_named_with_its_install_command(module, extra, status
     assert done.returncode == status, done.stderr
     assert f"{module}: pip install 'walsh-scrapy[{extra}]'\n" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+#: What a project's own crawl does not need.
+OF_DECLARED_CRAWLS = {
+    "feedparser",
+    "h11",
+    "jsonschema",
+    "markdown_it",
+    "walsh_scrapy.feeds",
+    "walsh_scrapy.tools",
+    "walsh_scrapy.wire.connections",
+    "walsh_scrapy.wire.http1",
+}
+OWN_SPIDER = """
+from scrapy import Spider
+
+class Links(Spider):
+    name = "links"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield from response.follow_all(css="a", callback=self.parse)
+"""
+
+
+def test_an_own_crawl_imports_nothing_of_the_feed_crawler(tmp_path):
+    settings = ADDON | {"USER_AGENT": "Example-Bot/1.0 (+https://bot.example/)"}
+    project = write_project(tmp_path / "own", settings, spiders=OWN_SPIDER)
+    page = Reply("<a href='/1'>1</a>", content_type="text/html")
+    site = Site("a.example", "User-agent: *\nCrawl-delay: 1\n", {"/": page, "/1": page})
+    written = tmp_path / "imported"
+    command = [sys.executable, "-c", CALLING, written, "scrapy", "crawl", "links"]
+    with DirectWeb(site) as web:
+        environment = join_environments(web.environment, {"PYTHONPATH": str(ROOT)})
+        done = execute(*command, cwd=project, env=environment)
+        assert [hit.path for hit in web.log] == ["/robots.txt", "/", "/1"], done.stderr
+    imported = set(written.read_text().split())
+    assert "walsh_scrapy.crawl.parts" in imported
+    assert imported & OF_DECLARED_CRAWLS == set()
+    assert [name for name in imported if name.startswith("walsh_scrapy.feeds")] == []

@@ -4,7 +4,7 @@ from typing import Final
 
 from benchmarks.mutants.mutant import Mutant, Patch
 
-_MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
+_HANDLER: Final = "walsh_scrapy/downloadhandler.py"
 _IDENTITY: Final = "walsh_scrapy/downloadermiddlewares/identity.py"
 _ADDON: Final = "walsh_scrapy/addon.py"
 _GATE: Final = "walsh_scrapy/downloadermiddlewares/robots.py"
@@ -30,13 +30,13 @@ def _of_key(name: str, what: str, key: str) -> Mutant:
 
 OF_R1_TO_R3: Final = (
     Mutant("agent-on-robots", "R1", "another User-Agent on robots.txt", (
-        Patch(_MESSAGES, "LastHeaders.fields", "return last", """\
+        Patch(_HANDLER, "LastHeaders.fields", "return last", """\
 if request.url.endswith("/robots.txt"):
             last |= {"User-Agent": "Mozilla/5.0"}
         return last"""),
     )),
     Mutant("referer", "R1", "sends a Referer", (
-        Patch(_MESSAGES, "LastHeaders.fields", "return last",
+        Patch(_HANDLER, "LastHeaders.fields", "return last",
               'return last | {"Referer": request.url}'),
     )),
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
@@ -45,7 +45,7 @@ if request.url.endswith("/robots.txt"):
         Patch(_ADDON, "_set_components", "for path in paths:", "for path in paths[1:]:"),
         Patch(_IDENTITY, "IdentityMiddleware.process_request", "in self._never_sent",
               "in self._never_sent[1:]"),
-        Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT[crawl.kind])",
+        Patch(_HANDLER, "LastHeaders.__init__", "(NEVER_SENT[crawl.kind])",
               "(NEVER_SENT[crawl.kind][1:])"),
     )),
     Mutant("contact-of-another", "R1", "a letter of another bot names our contact", (

@@ -78,7 +78,8 @@ self._network.check_route(request)
         Patch(_CONNECTIONS, "IdleConnections.keep", "> self._max_number", "> 100"),
     ), (_ONE_CONNECTION,)),
     Mutant("many-idle", "R4", "another bot keeps any number of idle connections, for 15 minutes", (
-        Patch("walsh_scrapy/crawl/network.py", "Network.idle", "MAX_IDLE_CONNECTIONS", "100_000"),
+        Patch("walsh_scrapy/downloadhandler.py", "HandlerConnections.idle",
+              "MAX_IDLE_CONNECTIONS", "100_000"),
         Patch(_CONNECTIONS, "IdleConnections.keep", "call_later(MAX_IDLE_SECONDS,",
               "call_later(900.0,"),
     ), ("tests/crawl/test_network.py::test_idle_connections_are_few_and_young",)),

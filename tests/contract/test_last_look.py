@@ -165,12 +165,13 @@ class Handler:
 
 
 def download(handler, seconds_left, url="http://a.example/", released=True):
-    settings = Settings({"DOWNLOADER_MIDDLEWARES": {Gate.PACING.path: Gate.PACING.order}})
     clock = SystemClock(lambda: 0.0)
     stats = MemoryStatsCollector(get_crawler())
     options = SimpleNamespace(user_agent=AGENT)
     context = SimpleNamespace(clock=clock)
-    crawl = SimpleNamespace(settings=settings, options=options, stats=stats, context=context)
+    crawl = SimpleNamespace(
+        settings=Settings(), gates={Gate.PACING}, options=options, stats=stats, context=context
+    )
     documents = Documents(crawl)
     request = Request(url)
     note(request, released=released, until=clock.moment() + seconds_left)

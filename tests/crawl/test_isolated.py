@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from scrapy import Request
 
-from walsh_scrapy.crawl import childprocess, isolated, reading
+from walsh_scrapy.crawl import childprocess, isolated
 from walsh_scrapy.crawl.childprocess import TooCostly, answer_calls
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, Reader
@@ -166,7 +166,7 @@ def test_a_document_that_ends_the_reading_process_is_refused(readers):
 
 
 def test_a_document_is_given_up_when_the_crawl_ends(readers, monkeypatch):
-    monkeypatch.setattr(reading, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(isolated, "GRACE_SECONDS", 0.1)
     readers.engine.is_closing, readers.after_start = True, freeze
     with pytest.raises(StillDue):
         readers.read(RSS)
@@ -220,7 +220,7 @@ def test_each_call_has_all_of_the_processor_time(monkeypatch):
 def test_a_call_that_uses_up_its_cpu_time_is_ended(readers, monkeypatch):
     """Here after 0.1 s, of which an endless reading gets all on any machine."""
     monkeypatch.setattr(isolated, "WALL_TIME_FACTOR", 1e6)
-    monkeypatch.setattr(reading, "LIMITS", CostLimits(seconds=0.1, memory=2**30))
+    monkeypatch.setattr(isolated, "LIMITS", CostLimits(seconds=0.1, memory=2**30))
     with pytest.raises(TooCostly, match=r"longer than 0\.1 s"):
         readers.call(endless)
 

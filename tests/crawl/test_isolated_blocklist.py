@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.crawl import isolated, reading
+from walsh_scrapy.crawl import isolated
 from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.documents.publishedlist import MAX_INLINE_BYTES, read_list
@@ -64,7 +64,7 @@ async def check(schema):
 def test_a_check_that_would_take_for_ever_is_given_up(monkeypatch, schema):
     """Only processor time counts: the process gets as little of the machine as others leave."""
     monkeypatch.setattr(isolated, "WALL_TIME_FACTOR", math.inf)
-    monkeypatch.setattr(reading, "LIMITS", CostLimits(seconds=1, memory=200 * 2**20))
+    monkeypatch.setattr(isolated, "LIMITS", CostLimits(seconds=1, memory=200 * 2**20))
     with pytest.raises(TooCostly, match="longer than 1 s"):
         asyncio.run(check(schema))
 

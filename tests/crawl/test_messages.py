@@ -4,7 +4,8 @@ import pytest
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 
-from walsh_scrapy.crawl.messages import SizeWarning, server_of
+from walsh_scrapy.crawl.network import server_of
+from walsh_scrapy.downloadhandler import SizeWarning
 
 
 @pytest.mark.parametrize("url", ["ftp://a.example/x", "gopher://a.example/", "x:y"])

@@ -6,8 +6,9 @@ import pytest
 from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl.parts import Crawl
+from walsh_scrapy.downloadhandler import HandlerConnections
 from walsh_scrapy.testing.simulation import SimulatedLoop, SimulatedTime
-from walsh_scrapy.wire.connections import Endpoint
+from walsh_scrapy.wire.endpoints import Endpoint
 
 OTHER_BOT = {
     "WALSH_USER_AGENT": "Example-Bot/1.0 (+https://bot.example/)",
@@ -32,7 +33,7 @@ def test_idle_connections_are_few_and_young(tmp_path, seconds, number):
     clock = SimulatedTime()
 
     async def keep_and_wait():
-        idle = Crawl(get_crawler(settings_dict=settings), clock).network.idle
+        idle = HandlerConnections(Crawl(get_crawler(settings_dict=settings), clock)).idle
         for port, stream in enumerate(streams):
             idle.keep(Endpoint("http", "a.example", port), stream)
         await asyncio.sleep(seconds)

@@ -136,6 +136,22 @@ def test_the_modules_of_a_package_are_those_that_exist(package):
     assert named - top.keys() - below == set()
 
 
+#: Scrapy names a command after its file.
+GIVEN_NAMES = {"commands/crawl.py"}
+
+
+def test_no_two_files_have_the_same_name_but_a_middleware_and_its_policy():
+    named = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = str(path.relative_to(PACKAGE))
+        if path.name not in ("__init__.py", "__main__.py") and name not in GIVEN_NAMES:
+            named.setdefault(path.name, []).append(name)
+    same = [sorted(names) for names in named.values() if len(names) > 1]
+    middlewares = [names for names in same if names[0].startswith("downloadermiddlewares/")]
+    assert same == middlewares
+    assert all(len(names) == 2 for names in middlewares)
+
+
 # Every decision, rule, file and name that a text refers to exists; links: see test_site.py.
 
 DECISIONS = (ROOT / "docs" / "decisions.md").read_text("utf-8")

@@ -14,7 +14,7 @@ from walsh_scrapy.crawl.ticket import (
     set_visit,
 )
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.feeds import visits
+from walsh_scrapy.feeds import feedcrawl
 from walsh_scrapy.feeds.feedcrawl import MAX_PAGE_SOURCES, DueSources, FeedCrawl
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
@@ -59,7 +59,7 @@ class Sleeps:
     def __init__(self, monkeypatch, clock):
         self._clock = clock
         self.meanwhile = lambda: None
-        monkeypatch.setattr(visits, "sleep", self)
+        monkeypatch.setattr(feedcrawl, "sleep", self)
         monkeypatch.setattr(ownedhosts, "create_looping_call", BeatsOnce)
 
     async def __call__(self, seconds):

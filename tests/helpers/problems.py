@@ -20,6 +20,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import Connection, Engine, event, make_url, text
 
 import walsh_scrapy
+from walsh_scrapy import downloadhandler
 from walsh_scrapy.crawl import isolated, network
 from walsh_scrapy.crawl.documents import robotscopies
 from walsh_scrapy.crawl.documents.robotscopies import RobotsCache
@@ -155,20 +156,20 @@ class ShortVisits(Extension):
 
     def __init__(self, _crawler):
         pacing_policy.MAX_VISIT_SECONDS = 4.0
-        connect = network.Network.connect
+        connect = downloadhandler.HandlerConnections.connect
 
         async def connect_slowly(*arguments, **options):
             await asyncio.sleep(1.5)
             return await connect(*arguments, **options)
 
-        network.Network.connect = connect_slowly
+        downloadhandler.HandlerConnections.connect = connect_slowly
 
 
 class ImpatientConnections(Extension):
     """A host has one second for its name, its connection and TLS together."""
 
     def __init__(self, crawler):
-        network.CONNECT_SECONDS = 1.0
+        network.CONNECT_SECONDS = downloadhandler.CONNECT_SECONDS = 1.0
 
 
 READ_ONLY = "SET default_transaction_read_only = on"
@@ -431,8 +432,8 @@ class PublicWeb(Extension):
             return address.startswith("127.1.") or urls_is_public(address)
 
         urls_is_public = urls.is_public
-        for module in (urls, network, connections, privatehosts):
+        for module in (urls, network, connections, downloadhandler, privatehosts):
             module.is_public = is_public
-        connections.ADDRESS_TTL_SECONDS = -1.0
+        network.ADDRESS_TTL_SECONDS = -1.0
         connections.MAX_IDLE_SECONDS = 0.0
         super().__init__(crawler)

@@ -21,7 +21,7 @@ from tests.helpers import cases
 from tests.helpers.records import SOURCE, commit, entry_of, make_state, zero_page
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.state import State, StateError, retention, statefile
+from walsh_scrapy.state import State, StateError, database, retention
 from walsh_scrapy.state.engine import bare_engine
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
@@ -31,7 +31,7 @@ from walsh_scrapy.state.url import without_password
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(statefile, "CREATION_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(database, "CREATION_TIMEOUT_SECONDS", 0.0)
     return tmp_path
 
 
@@ -99,7 +99,7 @@ def test_an_empty_file_is_a_lost_state_and_no_new_one(folder, call):
 
 def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch):
     (folder / "state").touch()
-    monkeypatch.setattr(statefile, "CREATION_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(database, "CREATION_TIMEOUT_SECONDS", 60.0)
     waits = []
 
     def created(seconds):
@@ -107,7 +107,7 @@ def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch
         with contextlib.closing(sqlite3.connect(folder / "state")) as other:
             other.execute("PRAGMA journal_mode=WAL")
 
-    monkeypatch.setattr(statefile.time, "sleep", created)
+    monkeypatch.setattr(database.time, "sleep", created)
     make_state("sqlite:///state")
     assert len(waits) == 1
 

@@ -1,7 +1,7 @@
-"""From Scrapy's requests to the bytes of HTTP, and from these to its responses with their bodies.
+"""What a request of a crawl carries beside its URL, and what its response does.
 
-The headers that our middlewares guarantee are set once more where a request is sent, because other
-middlewares may have changed them. There a request is signed too, if the crawl has a key.
+The headers that are never sent, the validators of conditional requests, the key that signs, and
+bodies with a Content-Encoding.
 """
 
 from __future__ import annotations
@@ -12,33 +12,19 @@ import re
 import stat
 import sys
 from base64 import b64encode
-from functools import lru_cache
-from ipaddress import ip_address
 from itertools import takewhile
 from pathlib import Path
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urlsplit
 
-from cryptography.x509 import load_der_x509_certificate
-from scrapy import signals
-from scrapy.exceptions import (
-    DownloadCancelledError,
-    DownloadFailedError,
-    DownloadTimeoutError,
-    ResponseDataLossError,
-    StopDownload,
-    UnsupportedURLSchemeError,
-)
 from scrapy.http import Headers, TextResponse
 from scrapy.responsetypes import responsetypes
-from twisted.internet.ssl import Certificate
 
-from walsh_scrapy.crawl.startup import Gate, Kind
+from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     content_type_of,
-    note,
     rank_of,
     subject_of,
     ticket_of,
@@ -51,275 +37,27 @@ from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.wire.codings import CODING_ERRORS, GZIP, KNOWN, unpack
-from walsh_scrapy.wire.connections import Endpoint
-from walsh_scrapy.wire.http1 import TlsStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import h11
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
-    from walsh_scrapy.wire.connections import Proxy
-    from walsh_scrapy.wire.http1 import HttpExchange, Stream
 
 logger = logging.getLogger(__name__)
 
-_PORTS = {"http": 80, "https": 443}
-_WITH_BODY = ("POST", "PUT", "PATCH")
 
 #: Header fields by name; None stands for one that is not sent.
 Fields: TypeAlias = "Mapping[str, str | bytes | None]"
 
 
-def endpoint_of(
-    url: str, proxy: Proxy | None = None, bind_address: str | tuple[str, int] | None = None
-) -> Endpoint:
-    """Return the endpoint to connect to for a URL.
-
-    A proxy gets a connection for each host: some send all requests of a connection to the host of
-    the first one. ``bind_address`` is an address of this machine. Raises the exceptions of
-    ``server_of``.
-    """
-    server = server_of(url)
-    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
-    return server._replace(proxy=proxy, bind_address=local)
-
-
-@lru_cache(maxsize=1024)  # a URL is looked at several times before its turn
-def server_of(url: str) -> Endpoint:
-    """Return where a URL leads to by itself.
-
-    Raises DownloadFailedError if it leads nowhere, UnsupportedURLSchemeError for another scheme
-    than http and https.
-    """
-    parts = urlsplit(url)
-    if parts.scheme not in _PORTS:
-        raise UnsupportedURLSchemeError(
-            f"{url} cannot be requested: only http and https are, not {parts.scheme!r}"
-        )
-    try:
-        host = parts.hostname
-        port = parts.port or _PORTS[parts.scheme]
-    except ValueError as error:
-        raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
-    if not host:
-        raise DownloadFailedError(f"{url} names no host")
-    return Endpoint(parts.scheme, host.rstrip("."), port)
-
-
-def message_of(
-    request: Request, whole_url: str, endpoint: Endpoint, fixed: Fields
-) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
-    """Return method, target and header fields of a request for a URL, as they are sent.
-
-    Host is the authority of the URL, whatever the request says. ``fixed`` are fields that are sent
-    with these values only.
-    """
-    url = urlsplit(urldefrag(whole_url)[0])
-    proxy = endpoint.proxy
-    target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
-    headers = request.headers.copy()
-    authorization = None
-    if proxy and endpoint.scheme == "http":  # the proxy itself reads this request
-        target = f"{url.scheme}://{host_field(url.netloc)}{target}"
-        authorization = proxy.authorization
-    for name, value in {"Host": None, "Proxy-Authorization": authorization, **fixed}.items():
-        headers.pop(name, None)
-        if value is not None:
-            headers[name] = value
-    if (request.body or request.method in _WITH_BODY) and "Content-Length" not in headers:
-        headers["Content-Length"] = str(len(request.body))
-    fields = [(name, value) for name, values in headers.items() for value in values]
-    fields.insert(0, (b"Host", host_field(url.netloc).encode("ascii")))
-    return request.method.encode("ascii"), target.encode("ascii"), fields
-
-
-class BodyReader:
-    """Reads bodies into responses, with Scrapy's signals and limits of size."""
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        settings = crawler.settings
-        self._max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
-        self._warn = settings.getint("DOWNLOAD_WARNSIZE")
-        self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
-        self._shows_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
-
-    async def read(
-        self,
-        request: Request,
-        url: str,
-        exchange: HttpExchange,
-        head: h11.Response,
-        stream: Stream,
-    ) -> Response:
-        """Return the response of a URL that begins with ``head``.
-
-        Raises DownloadCancelledError for a body that is too large, ResponseDataLossError for one
-        that is cut off, DownloadTimeoutError for one that stalls. An error response stays that
-        error, whatever its body, and a feed is read if its end came before the cut.
-        """
-        note(request, answered=head.status_code)
-        if self._shows_tls and isinstance(stream, TlsStream):
-            _log_tls(url, stream)
-        headers = Headers(head.headers.raw_items())
-        length = headers.get("Content-Length")
-        expected = int(length) if length and length.isdigit() else None
-        body = bytearray()
-        flags: list[str] = []
-        max_bytes: int = request.meta.get("download_maxsize", self._max_bytes)
-        size_warning = SizeWarning(request, self._warn)
-        size_warning.see(expected or 0, "Expected to receive")
-        if head.status_code < 400:
-            _check_size(expected or 0, max_bytes)
-        # A listener must not be able to change the headers of a document.
-        shown = headers if rank_of(request) is Rank.TARGET else headers.copy()
-        stop = self._signal(signals.headers_received, request, headers=shown, body_length=expected)
-        try:
-            if stop is None:
-                stop = await self._collect(request, exchange, body, max_bytes, size_warning)
-                if head.status_code < 400:
-                    _check_size(len(body), max_bytes)
-        except (DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError) as error:
-            del body[max_bytes or len(body) :]
-            if head.status_code < 400 and not self._may_be_read(request, headers, body, error):
-                raise
-            flags.append(DATA_LOSS)
-        if stop is not None:
-            flags.append("download_stopped")
-        url = urldefrag(url)[0]
-        content = bytes(body)
-        response = responsetypes.from_args(headers=headers, url=url, body=content)(
-            url,
-            status=head.status_code,
-            headers=headers,
-            body=content,
-            flags=flags,
-            request=request,
-            certificate=_certificate(stream),
-            ip_address=ip_address(stream.peer.partition("%")[0]),
-            protocol=f"HTTP/{head.http_version.decode('ascii')}",
-        )
-        if stop is not None and stop.fail:
-            stop.response = response
-            raise stop
-        return response
-
-    def _may_be_read(
-        self, request: Request, headers: Headers, body: bytearray, error: Exception
-    ) -> bool:
-        """Return True if the part of a body that came before an error may be read.
-
-        That is a feed whose end came, although the server announced more, or sent more than our
-        limit; or any part of a body, if the project wants that (``DOWNLOAD_FAIL_ON_DATALOSS``).
-        """
-        if isinstance(error, DownloadTimeoutError):
-            return False
-        fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
-        if isinstance(error, ResponseDataLossError) and not fails:
-            return True
-        return may_be_complete(request, headers, bytes(body), self._max_bytes or sys.maxsize)
-
-    async def _collect(
-        self,
-        request: Request,
-        exchange: HttpExchange,
-        body: bytearray,
-        max_bytes: int,
-        size_warning: SizeWarning,
-    ) -> StopDownload | None:
-        """Append the body to ``body``, until it is too large or is stopped.
-
-        A listener may stop a page. A robots.txt is stopped after 500 KiB (RFC 9309, 2.5).
-        """
-        is_robots = rank_of(request) is Rank.ROBOTS
-        async for piece in exchange.body():
-            body += piece
-            size_warning.see(len(body), "Received")
-            if stop := self._signal(signals.bytes_received, request, data=piece):
-                return stop
-            if is_robots and len(body) > MAX_OCTETS:
-                return StopDownload(fail=False)
-            if max_bytes and len(body) > max_bytes:
-                break
-        return None
-
-    def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
-        """Send a signal; return the StopDownload of a listener, if one was raised.
-
-        No listener can stop the download of robots.txt, the blocklist or its schema.
-        """
-        results = self._crawler.signals.send_catch_log(
-            signal,
-            request=request,
-            spider=self._crawler.spider,
-            dont_log=StopDownload,
-            **arguments,
-        )
-        if rank_of(request) is not Rank.TARGET:
-            return None
-        for listener, result in results:
-            stop = getattr(result, "value", None)
-            if isinstance(stop, StopDownload):
-                name = getattr(listener, "__qualname__", listener)
-                logger.debug("Download stopped for %s from signal handler %s", request, name)
-                return stop
-        return None
-
-
-class SizeWarning:
-    """The warning about a large body, once per response, in the words of Scrapy's handler.
-
-    ``min_bytes`` is ``DOWNLOAD_WARNSIZE``; 0 means no warning.
-    """
-
-    def __init__(self, request: Request, min_bytes: int) -> None:
-        self._request = request
-        self._min_bytes: int = request.meta.get("download_warnsize", min_bytes)
-
-    def see(self, size: int, verb: str) -> None:
-        """Log the warning if a size is large; ``verb`` begins it."""
-        if not self._min_bytes or size <= self._min_bytes:
-            return
-        words = "%s %d bytes which is larger than download warn size (%d) in request %s."
-        logger.warning(words, verb, size, self._min_bytes, self._request)
-        self._min_bytes = 0
-
-
-def _check_size(size: int, max_bytes: int) -> None:
-    if max_bytes and size > max_bytes:
-        raise DownloadCancelledError(f"more than {format_bytes(max_bytes)}")
-
-
 def host_field(netloc: str) -> str:
     """Return the Host field for the authority of a URL: without user info."""
     return netloc.rpartition("@")[2]
-
-
-def _certificate(stream: Stream) -> Certificate | None:
-    """Return the certificate of a host as Scrapy's handler does."""
-    if isinstance(stream, TlsStream):
-        return Certificate.load(stream.certificate)
-    return None
-
-
-def _log_tls(url: str, stream: TlsStream) -> None:
-    """Log protocol, cipher and certificate of a connection, in the words of Scrapy's handlers."""
-    host = urlsplit(url).hostname
-    words = "SSL connection to %s using protocol %s, cipher %s"
-    logger.debug(words, host, stream.version, stream.cipher)
-    certificate = load_der_x509_certificate(stream.certificate)
-    issuer = certificate.issuer
-    subject = certificate.subject
-    words = 'SSL connection certificate: issuer "%s", subject "%s"'
-    logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
 
 
 #: Headers that would link visits to each other, or carry credentials (R1), by the kind of crawl.
@@ -348,32 +86,6 @@ def set_conditions(request: Request) -> None:
         request.headers.pop(name, None)
         if value is not None:
             request.headers[name] = value
-
-
-class LastHeaders:
-    """The headers of IdentityMiddleware and ConditionalMiddleware, on the request that is sent.
-
-    If the crawl has a key, each request over https is also signed, at the moment of sending. So a
-    retry and a hop have a new signature, and no request is changed by it.
-    """
-
-    def __init__(self, crawl: Crawl) -> None:
-        self._clock = crawl.context.clock
-        self._signer = crawl.signer
-        self._identity: Fields = {}
-        if Gate.IDENTITY in crawl.gates:
-            user_agent = crawl.options.user_agent
-            self._identity = {**dict.fromkeys(NEVER_SENT[crawl.kind]), "User-Agent": user_agent}
-        self._is_conditional = Gate.CONDITIONAL in crawl.gates
-
-    def fields(self, request: Request, url: str) -> Fields:
-        """Return the header fields of a request for a URL."""
-        last = dict(self._identity)
-        if self._is_conditional or rank_of(request) is not Rank.TARGET:
-            last |= conditions_of(request)
-        if self._signer is not None:
-            last |= self._signer.fields(url, self._clock.now())
-        return last
 
 
 #: A PEM file of an Ed25519 key has 119 bytes; a larger file is something else.

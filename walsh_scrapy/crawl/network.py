@@ -1,32 +1,30 @@
-"""The connections of a crawl: names, TLS sessions, and idle connections (decision 26)."""
+"""The network of a crawl: names, proxies, and whom a failed connection is to blame."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
-import os
 import re
-import ssl
-import sys
+import socket
+import threading
+import time
 from collections import defaultdict
 from contextlib import suppress
-from functools import cached_property, lru_cache
-from http import HTTPStatus
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
+from scrapy.utils.datatypes import LocalCache
+from scrapy.utils.misc import load_object
 
-from walsh_scrapy.crawl.context import PerLoop
-from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.crawl.scrapyinternals import environment_proxies
 from walsh_scrapy.crawl.startup import HANDLER, Kind, has_addon, has_handler, path_of
-from walsh_scrapy.crawl.ticket import note
-from walsh_scrapy.exceptions import MachineTrouble, NotReached, ProxyTrouble, StateUnavailable
+from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
-from walsh_scrapy.policy.connectivity import MAX_FAILED_HOSTS, proxy_error
-from walsh_scrapy.policy.pacing import MAX_IDLE_CONNECTIONS
 from walsh_scrapy.policy.urls import (
     SCHEMES,
     host_of,
@@ -35,34 +33,22 @@ from walsh_scrapy.policy.urls import (
     parse_ip,
     scheme_of,
 )
-from walsh_scrapy.policy.wording import cut, for_others
-from walsh_scrapy.wire.connections import (
-    CONNECT_SECONDS,
-    Connections,
-    IdleConnections,
-    Names,
-    Proxy,
-    check_public,
-    credentials_refused,
-)
-from walsh_scrapy.wire.http1 import VERSIONS, Tls, TlsStream
-from walsh_scrapy.wire.unreachable import NoConnection, NoHandshake, NotConnected
+from walsh_scrapy.policy.wording import for_others
+from walsh_scrapy.wire.endpoints import Addresses, Endpoint, Proxy
+from walsh_scrapy.wire.stalls import limit
+from walsh_scrapy.wire.unreachable import NotConnected, is_no_such_name, name_not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.policy.connectivity import Blame, Fault
-    from walsh_scrapy.wire.connections import Endpoint
-    from walsh_scrapy.wire.http1 import Addresses, Stream
 
 logger = logging.getLogger(__name__)
 
-#: Shared by all serial crawls of this process, because R4 allows it one connection.
-_SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 _OWN_HANDLER: Final = (
     "DOWNLOAD_HANDLERS: %s serves %s, so this add-on cannot guarantee that there is one connection "
     "at a time, that it goes to an address that was checked, and that a request is sent once. A "
@@ -73,15 +59,144 @@ _OWN_HANDLER: Final = (
 #: The attributes with which a subclass of Request could give another URL each time.
 _OF_URL: Final = ("url", "_url", "__getattribute__")
 
-#: The maximum of characters that are quoted of a header field of a proxy.
-_MAX_FIELD_CHARACTERS: Final = 100
 
-#: Seconds to wait for other lookups, of which one may prove that the network works.
-SETTLING_SECONDS: Final = 1.0
+#: The time limit for lookup, connection and TLS handshake together: a host that does not answer
+#: must not cost the crawl more (decision 28).
+CONNECT_SECONDS: Final = 10.0
+#: How long addresses are used again. The system does not tell how long they are valid.
+ADDRESS_TTL_SECONDS: Final = 60.0
+#: The maximum number of names in the cache.
+MAX_NAMES: Final = 10_000
+#: The maximum number of simultaneous lookups for coming requests.
+MAX_LOOKUPS_AHEAD: Final = 8
+_PORTS = {"http": 80, "https": 443}
+
+
+class _KnownName(NamedTuple):
+    addresses: Addresses
+    since: float  #: by the monotonic clock
+
+
+class Names:
+    """Looks up names with ``getaddrinfo``, which also uses ``/etc/hosts`` and the like.
+
+    Each lookup has its own daemon thread, because it may take any time and cannot be cancelled.
+    ``answered`` is called with each name for which a name server had an answer, even if the answer
+    is that the name does not exist.
+    """
+
+    def __init__(self, answered: Callable[[str], None] = lambda _: None) -> None:
+        self._answered = answered
+        self._known: LocalCache[tuple[str, int], _KnownName] = LocalCache(MAX_NAMES)
+        self._running: dict[tuple[str, int], asyncio.Future[Addresses]] = {}
+
+    async def find(self, host: str, port: int) -> Addresses:
+        """Return the addresses of a host, from the cache if they were looked up lately.
+
+        There is no time limit, and cancelling the caller does not stop the lookup. Raises
+        socket.gaierror if there is no address, another OSError if this machine cannot look up
+        names, and UnicodeError if the text is not a name.
+        """
+        if addresses := self._recall(host, port):
+            return addresses
+        # Shielded, because several requests may wait for one lookup.
+        return await asyncio.shield(self._lookup(host, port))
+
+    async def find_soon(self, host: str, port: int) -> Addresses:
+        """Return the addresses of a host. Raises NotConnected after ``CONNECT_SECONDS``."""
+        try:
+            async with limit(CONNECT_SECONDS):
+                return await self.find(host, port)
+        except (OSError, UnicodeError) as error:
+            raise name_not_found(host, error) from error
+
+    def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
+        """Start to look up the hosts of coming requests; errors are left to ``find``."""
+        for host, port in names:
+            if len(self._running) >= MAX_LOOKUPS_AHEAD:
+                return
+            if not self._recall(host, port):
+                self._lookup(host, port)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until the running lookups have ended, at most for so many seconds."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=seconds)
+
+    def _recall(self, host: str, port: int) -> Addresses | None:
+        name = self._known.get((host, port))
+        if name is None or time.monotonic() - name.since >= ADDRESS_TTL_SECONDS:
+            return None
+        return name.addresses
+
+    def _lookup(self, host: str, port: int) -> asyncio.Future[Addresses]:
+        key = host, port
+        if key not in self._running:
+            future = self._running[key] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda future: self._finish(key, future))
+            thread = threading.Thread(target=_look_up, args=(host, port, future), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # there are too many threads
+                future.set_exception(OSError(errno.EAGAIN, str(error)))
+            return future
+        return self._running[key]
+
+    def _finish(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
+        del self._running[key]
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._known[key] = _KnownName(future.result(), time.monotonic())
+        if error is None or is_no_such_name(error):
+            self._answered(key[0])
+
+
+def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:
+    """Look up a name in a thread, and settle the future in its loop."""
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        outcome: Addresses | Exception = Addresses(tuple(infos))  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - it is the outcome of the lookup
+        outcome = error
+    with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        future.get_loop().call_soon_threadsafe(_settle, future, outcome)
+
+
+def _settle(future: asyncio.Future[Addresses], outcome: Addresses | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+@lru_cache(maxsize=1024)  # a URL is looked at several times before its turn
+def server_of(url: str) -> Endpoint:
+    """Return where a URL leads to by itself.
+
+    Raises DownloadFailedError if it leads nowhere, UnsupportedURLSchemeError for another scheme
+    than http and https.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS:
+        raise UnsupportedURLSchemeError(
+            f"{url} cannot be requested: only http and https are, not {parts.scheme!r}"
+        )
+    try:
+        host = parts.hostname
+        port = parts.port or _PORTS[parts.scheme]
+    except ValueError as error:
+        raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
+    if not host:
+        raise DownloadFailedError(f"{url} names no host")
+    return Endpoint(parts.scheme, host.rstrip("."), port)
 
 
 class Network:
-    """The connections that all requests of a crawl share."""
+    """The names and routes that all requests of a crawl share."""
 
     def __init__(self, crawl: Crawl) -> None:
         settings = crawl.settings
@@ -94,24 +209,12 @@ class Network:
         self._clock = context.clock
         self._connectivity = context.connectivity
         self._last_visit = crawl.declared.last_visit
-        self._names = Names(self._record_answer)
+        self.names = Names(self._record_answer)
         self._proxy_urls = proxy_urls(settings)
         self._proxies = proxies_of(settings) if self._looks_up_names else {}
         self._has_warned = False
         self._proxy_hosts = {proxy.host for proxy in self._proxies.values()}
         self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
-        self._tls = tls_of(settings) if self._looks_up_names else Tls(None, None, "DEFAULT")
-        if keys := _key_log():
-            self._tls.log_keys(keys)
-        self._connections = Connections(self._names, self._tls, CONNECT_SECONDS, self._record_proof)
-        self._is_serial = context.options.serial
-
-    @cached_property
-    def idle(self) -> IdleConnections:
-        """The connections that are kept alive; serial crawls have at most one together."""
-        return (
-            _SERIAL.get() if self._is_serial else IdleConnections(MAX_IDLE_CONNECTIONS, alone=False)
-        )
 
     def is_from_public(self, request: Request, response: Response) -> bool:
         """Return True if a response came from a public address (decision 16).
@@ -129,7 +232,7 @@ class Network:
     async def find(self, url: str) -> Addresses:
         """Return the addresses of the host of a URL; raise NotConnected if there are none."""
         server = server_of(url)
-        return await self._connections.find(server.host, server.port)
+        return await self.names.find_soon(server.host, server.port)
 
     def look_ahead(self, urls: Iterable[str]) -> None:
         """Begin to look up the hosts of URLs that are requested soon, for our own handler."""
@@ -143,7 +246,7 @@ class Network:
                 if not self.has_proxy_for(url):
                     server = server_of(url)
                     names.append((server.host, server.port))
-        self._names.look_ahead(names)
+        self.names.look_ahead(names)
 
     def has_proxy(self, request: Request) -> bool:
         """Return True if a request goes through a proxy, which then looks up the name."""
@@ -213,104 +316,12 @@ class Network:
                 for_others(proxy),
             )
 
-    async def connect(self, endpoint: Endpoint, *, public_only: bool, is_new: bool) -> Stream:
-        """Return a connection to an endpoint: an idle one, or a new one.
-
-        With ``is_new`` it is a new one, and the idle one is closed. With ``public_only`` its
-        address must be public. Raises Unreachable or an exception of Scrapy if the host is the
-        reason why there is no connection, MachineTrouble if this machine is, and the other
-        exceptions of ``Connections.open``.
-        """
-        stream = self.idle.take(endpoint)
-        if stream is not None and is_new:
-            stream.close()
-            stream = None
-        if stream is None:
-            return await self._open(endpoint, public_only=public_only)
-        if public_only and not (endpoint.proxy or is_public(stream.peer)):
-            stream.close()
-            check_public(endpoint.host, [stream.peer])
-        return stream
-
-    def check_answer(self, endpoint: Endpoint, request: Request, response: Response) -> None:
-        """Check whether an answer that came over http through a proxy is the site's.
-
-        Over https a proxy answers CONNECT, and not the request. Raises NoConnection or NotReached
-        if the proxy says that it did not reach the site, and MachineTrouble if it wants other
-        credentials, or reaches no site: that ends the crawl. A 502, 503 or 504 that may be the
-        site's is noted in the ticket of the request.
-        """
-        # In a project's own crawl any failure through its proxy is the project's.
-        if endpoint.proxy is None or endpoint.scheme != "http" or self._kind is Kind.OWN:
-            return
-        status = response.status
-        host = host_of(response.url)
-        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            error = credentials_refused(endpoint.proxy, host)
-            raise self._failure(host, error) from error
-        pairs = ((name, response.headers.getlist(name)) for name in response.headers)
-        fields = ((name, value) for name, values in pairs for value in values)
-        own_error = proxy_error(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in fields
-        )
-        answer = self._connectivity.record_proxy_answer(
-            _key_of(endpoint.proxy),
-            host,
-            status,
-            self._clock.now(),
-            is_own=own_error is not None,
-            is_refusal="Retry-After" in response.headers,
-        )
-        if answer == "site":
-            return
-        if answer == "gateway":
-            note(request, from_gateway=True)
-            return
-        note(request, answered=None)  # the site has not answered
-        if answer == "machine":
-            name = _key_of(endpoint.proxy)
-            reason = f"the proxy {name} answered {MAX_FAILED_HOSTS} hosts with 502, 503 or 504 only"
-            self._engine.machine_failed(reason)
-            raise ProxyTrouble(self._clock.now(), "no host could be reached in this run")
-        words = f"the proxy answered {status} ({cut(own_error or '', _MAX_FIELD_CHARACTERS)})"
-        reason = f"no connection to {host}: {words}"
-        raise NotReached(reason) if answer == "unknown" else NoConnection(host, reason)
-
-    def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
-        """Keep the connection of an exchange that has ended, or close it; keep its session."""
-        if isinstance(stream, TlsStream):
-            self._tls.keep_session(stream, endpoint.host, endpoint.port)
-        if is_reusable:
-            self.idle.keep(endpoint, stream)
-        else:
-            stream.close()
-
     def spider_idle(self) -> None:
         """End a crawl in which no connection was possible."""
         if self._connectivity.is_offline:
             self._engine.machine_failed("no host could be reached: is this machine offline?")
 
-    async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
-        try:
-            stream = await self._connections.open(endpoint, public_only=public_only)
-        except NotConnected as error:
-            if endpoint.proxy is not None and self._kind is Kind.OWN:
-                raise DownloadFailedError(str(error)) from error
-            if error.blame == "either" and not self._connectivity.is_decided:
-                await self._names.settle(SETTLING_SECONDS)  # an answer about another host decides
-            raise self._failure(endpoint.host, error) from error
-        except NoHandshake:
-            self._record_tunnel(endpoint)
-            raise
-        self._record_tunnel(endpoint)
-        return stream
-
-    def _record_tunnel(self, endpoint: Endpoint) -> None:
-        """Record that a proxy reached a host, or refused a tunnel to it for a reason of its own."""
-        if endpoint.proxy is not None and endpoint.scheme == "https":
-            self._connectivity.prove(self._clock.now(), _key_of(endpoint.proxy))
-
-    def _failure(self, host: str, error: NotConnected) -> Exception:
+    def failure(self, host: str, error: NotConnected) -> Exception:
         """Return the exception with which a request fails that got no connection."""
         if self._fault_of(host, error.blame, str(error)) == "host":
             return error.failure
@@ -339,15 +350,11 @@ class Network:
     def _record_answer(self, host: str) -> None:
         """Record that a name server gave an answer, unless it is about a proxy, or no name."""
         if host not in self._proxy_hosts and parse_ip(host) is None:
-            self._record_proof()
+            self.record_proof()
 
-    def _record_proof(self) -> None:
+    def record_proof(self) -> None:
+        """Record that something has shown that the network works."""
         self._connectivity.prove(self._clock.now())
-
-
-def _key_of(proxy: Proxy) -> str:
-    """Return the place where a proxy listens, without its credentials."""
-    return f"{proxy.host}:{proxy.port}"
 
 
 def warn_of_handlers(settings: BaseSettings) -> None:
@@ -368,40 +375,8 @@ def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
         if handlers.get(scheme) and not path_of(handlers[scheme]):
             wrong = {scheme: handlers[scheme]}
             yield bad_setting("DOWNLOAD_HANDLERS", wrong, "the path of a class that is installed")
-    for read in (tls_of, proxies_of) if has_handler(settings) else ():
-        try:
-            read(settings)
-        except BadSetting as error:
-            yield error
-
-
-def tls_of(settings: BaseSettings) -> Tls:
-    """Return the TLS settings of connections. Raises BadSetting."""
-    min_version = settings["DOWNLOAD_TLS_MIN_VERSION"]
-    max_version = settings["DOWNLOAD_TLS_MAX_VERSION"]
-    for name, version in (("MIN", min_version), ("MAX", max_version)):
-        if version not in (None, *VERSIONS):
-            expected = f"one of {', '.join(VERSIONS)}"
-            raise bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
-    ciphers = settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT"
-    try:
-        return Tls(min_version, max_version, ciphers)
-    except ssl.SSLError:
-        expected = "a list of ciphers as OpenSSL has it"
-        raise bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, expected) from None
-
-
-def _key_log() -> str | None:
-    """Return the file for TLS keys that the environment names (SSLKEYLOGFILE), if it is usable."""
-    file = None if sys.flags.ignore_environment else os.environ.get("SSLKEYLOGFILE")
-    if not file:
-        return None
-    try:
-        Path(file).open("ab").close()
-    except OSError as error:
-        logger.warning("the TLS keys cannot be written to %s: %s", file, error.strerror)
-        return None
-    return file
+    if has_handler(settings):
+        yield from load_object(HANDLER).problems(settings)
 
 
 def proxy_urls(settings: BaseSettings) -> dict[str, str]:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from scrapy import signals
@@ -45,7 +45,7 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from scrapy import Request
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.messages import Signer
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: Seconds for which old rows are deleted from the state before the first request, while the user
 #: waits, and at the end of a run.
@@ -86,6 +87,7 @@ class Crawl:
         self.settings: BaseSettings = crawler.settings
         self.kind = kind_of(crawler.spidercls, crawler.settings)
         self.gates = gates_of(crawler.settings)
+        self._parts: dict[Callable[[Crawl], Any], Any] = {}
         self.engine = Engine(crawler)
         self._clock = clock
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
@@ -112,6 +114,13 @@ class Crawl:
             if crawl.kind is Kind.DECLARED:
                 warn_of_handlers(settings)
         return crawl
+
+    def part(self, kind: Callable[[Crawl], T]) -> T:
+        """Return a part that only some crawls have; the first call makes it."""
+        if kind not in self._parts:
+            self._parts[kind] = kind(self)
+        part: T = self._parts[kind]
+        return part
 
     @property
     def stats(self) -> StatsCollector:

@@ -212,7 +212,7 @@ def is_addon(component: str | type) -> bool:
 def has_handler(settings: BaseSettings) -> bool:
     """Return True if the download handler of this add-on sends the requests over https."""
     handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
-    return bool(path_of(handler)) and issubclass(load_object(handler), load_object(HANDLER))
+    return bool(path_of(handler)) and HANDLER in _paths_of(load_object(handler))
 
 
 # ---- checks ----

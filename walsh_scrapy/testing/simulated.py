@@ -25,11 +25,11 @@ from scrapy.utils.project import get_project_settings
 
 import walsh_scrapy.crawl.parts
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.startup import is_addon
 from walsh_scrapy.crawl.ticket import rank_of
+from walsh_scrapy.downloadhandler import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog

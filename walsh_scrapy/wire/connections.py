@@ -1,4 +1,4 @@
-"""Looks up names, opens connections within one time limit, and keeps them alive for reuse.
+"""Opens connections, each within one time limit, and keeps them alive for reuse.
 
 A crawl of R4 has at most one open connection, so an idle one is closed before another is opened
 (decision 26). Through a proxy, http requests have an absolute URL, and https requests go through a
@@ -8,32 +8,24 @@ tunnel (RFC 9110 9.3.6).
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
-import threading
-import time
 from collections import OrderedDict
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.exceptions import DownloadFailedError
-from scrapy.utils.datatypes import LocalCache
-from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.connectivity import proves_network
 from walsh_scrapy.policy.pacing import MAX_IDLE_SECONDS
 from walsh_scrapy.policy.urls import is_public
-from walsh_scrapy.wire.http1 import Addresses, HttpExchange, TcpStream
+from walsh_scrapy.wire.http1 import HttpExchange, TcpStream
 from walsh_scrapy.wire.stalls import limit
 from walsh_scrapy.wire.unreachable import (
     NoHandshake,
     NoSecureConnection,
     NotConnected,
-    is_no_such_name,
     name_not_found,
     not_connected,
     without_proxy,
@@ -41,138 +33,10 @@ from walsh_scrapy.wire.unreachable import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from walsh_scrapy.wire.endpoints import Addresses, Endpoint, Proxy
     from walsh_scrapy.wire.http1 import Stream, Tls
-
-#: The time limit for lookup, connection and TLS handshake together: a host that does not answer
-#: must not cost the crawl more (decision 28).
-CONNECT_SECONDS: Final = 10.0
-#: How long addresses are used again. The system does not tell how long they are valid.
-ADDRESS_TTL_SECONDS: Final = 60.0
-#: The maximum number of names in the cache.
-MAX_NAMES: Final = 10_000
-#: The maximum number of simultaneous lookups for coming requests.
-MAX_LOOKUPS_AHEAD: Final = 8
-
-
-class _KnownName(NamedTuple):
-    addresses: Addresses
-    since: float  #: by the monotonic clock
-
-
-class Names:
-    """Looks up names with ``getaddrinfo``, which also uses ``/etc/hosts`` and the like.
-
-    Each lookup has its own daemon thread, because it may take any time and cannot be cancelled.
-    ``answered`` is called with each name for which a name server had an answer, even if the answer
-    is that the name does not exist.
-    """
-
-    def __init__(self, answered: Callable[[str], None] = lambda _: None) -> None:
-        self._answered = answered
-        self._known: LocalCache[tuple[str, int], _KnownName] = LocalCache(MAX_NAMES)
-        self._running: dict[tuple[str, int], asyncio.Future[Addresses]] = {}
-
-    async def find(self, host: str, port: int) -> Addresses:
-        """Return the addresses of a host, from the cache if they were looked up lately.
-
-        There is no time limit, and cancelling the caller does not stop the lookup. Raises
-        socket.gaierror if there is no address, another OSError if this machine cannot look up
-        names, and UnicodeError if the text is not a name.
-        """
-        if addresses := self._recall(host, port):
-            return addresses
-        # Shielded, because several requests may wait for one lookup.
-        return await asyncio.shield(self._lookup(host, port))
-
-    def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
-        """Start to look up the hosts of coming requests; errors are left to ``find``."""
-        for host, port in names:
-            if len(self._running) >= MAX_LOOKUPS_AHEAD:
-                return
-            if not self._recall(host, port):
-                self._lookup(host, port)
-
-    async def settle(self, seconds: float) -> None:
-        """Wait until the running lookups have ended, at most for so many seconds."""
-        if self._running:
-            await asyncio.wait(list(self._running.values()), timeout=seconds)
-
-    def _recall(self, host: str, port: int) -> Addresses | None:
-        name = self._known.get((host, port))
-        if name is None or time.monotonic() - name.since >= ADDRESS_TTL_SECONDS:
-            return None
-        return name.addresses
-
-    def _lookup(self, host: str, port: int) -> asyncio.Future[Addresses]:
-        key = host, port
-        if key not in self._running:
-            future = self._running[key] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda future: self._finish(key, future))
-            thread = threading.Thread(target=_look_up, args=(host, port, future), daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # there are too many threads
-                future.set_exception(OSError(errno.EAGAIN, str(error)))
-            return future
-        return self._running[key]
-
-    def _finish(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
-        del self._running[key]
-        if future.cancelled():
-            return
-        error = future.exception()
-        if error is None:
-            self._known[key] = _KnownName(future.result(), time.monotonic())
-        if error is None or is_no_such_name(error):
-            self._answered(key[0])
-
-
-def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:
-    """Look up a name in a thread, and settle the future in its loop."""
-    try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        outcome: Addresses | Exception = Addresses(tuple(infos))  # type: ignore[arg-type]
-    except Exception as error:  # noqa: BLE001 - it is the outcome of the lookup
-        outcome = error
-    with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-        future.get_loop().call_soon_threadsafe(_settle, future, outcome)
-
-
-def _settle(future: asyncio.Future[Addresses], outcome: Addresses | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
-
-
-class Proxy(NamedTuple):
-    """An HTTP proxy: where it listens, and the Proxy-Authorization header for it."""
-
-    host: str
-    port: int
-    authorization: bytes | None = None
-
-    @classmethod
-    def parse(cls, url: str, authorization: bytes | None) -> Proxy:
-        """Parse the URL of a proxy. Raises ValueError unless it is an http URL."""
-        parts = urlsplit(add_http_if_no_scheme(url))
-        if parts.scheme != "http" or not parts.hostname:
-            raise ValueError
-        return cls(parts.hostname, parts.port or 80, authorization)
-
-
-class Endpoint(NamedTuple):
-    """Where a connection leads. An idle connection is used for requests with the same endpoint."""
-
-    scheme: str
-    host: str
-    port: int
-    proxy: Proxy | None = None
-    bind_address: tuple[str, int] | None = None
 
 
 class _Idle(NamedTuple):
@@ -243,13 +107,18 @@ class _Attempt:
 class Connections:
     """Opens the connections of a crawl, each within ``timeout`` seconds.
 
-    ``proven`` is called whenever something shows that the network works.
+    ``find`` looks up the addresses of a host. ``proven`` is called whenever something shows that
+    the network works.
     """
 
     def __init__(
-        self, names: Names, tls: Tls, timeout: float, proven: Callable[[], None] = lambda: None
+        self,
+        find: Callable[[str, int], Awaitable[Addresses]],
+        tls: Tls,
+        timeout: float,
+        proven: Callable[[], None] = lambda: None,
     ) -> None:
-        self._names = names
+        self._find = find
         self._tls = tls
         self._timeout = timeout
         self._proven = proven
@@ -278,7 +147,7 @@ class Connections:
         host = endpoint.host
         proxy = endpoint.proxy
         nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
-        addresses = await self._names.find(nearest, port)
+        addresses = await self._find(nearest, port)
         attempt.has_addresses = True
         if public_only and not proxy:
             check_public(host, addresses.hosts)
@@ -310,14 +179,6 @@ class Connections:
         if failure.is_refused:
             self._proven()
         return failure
-
-    async def find(self, host: str, port: int) -> Addresses:
-        """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
-        try:
-            async with limit(self._timeout):
-                return await self._names.find(host, port)
-        except (OSError, UnicodeError) as error:
-            raise name_not_found(host, error) from error
 
     async def _secure(self, endpoint: Endpoint, stream: TcpStream, attempt: _Attempt) -> Stream:
         host = endpoint.host

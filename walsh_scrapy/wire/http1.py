@@ -17,7 +17,7 @@ import socket
 import ssl
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import aiohappyeyeballs
 import h11
@@ -31,6 +31,8 @@ from walsh_scrapy.wire.unreachable import NoSecureConnection, no_handshake
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from walsh_scrapy.wire.endpoints import Addresses
+
 T = TypeVar("T")
 
 #: If an address has not answered after this time, the next one is tried as well (RFC 8305 5).
@@ -41,21 +43,6 @@ CHUNK_BYTES: Final = 16_384
 #: The maximum number of bytes that a server may send beyond twice the bytes of its data: records of
 #: TLS and the framing of bodies, each.
 MAX_OVERHEAD_BYTES: Final = 1024 * 1024
-
-
-#: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
-AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
-
-
-class Addresses(NamedTuple):
-    """The addresses of a name. Connections go to these, so what was checked is what is used."""
-
-    infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The addresses as text, without ports."""
-        return tuple(str(info[4][0]) for info in self.infos)
 
 
 class Stream(Protocol):

@@ -32,7 +32,7 @@ MADE_UP = HtmlResponse(URL, body=b"theirs")
 def documents():
     options = SimpleNamespace(user_agent=AGENT)
     stats = MemoryStatsCollector(get_crawler())
-    return Documents(SimpleNamespace(settings=Settings(), options=options, stats=stats))
+    return Documents(SimpleNamespace(settings=Settings(), gates=(), options=options, stats=stats))
 
 
 def request_of(rank=Rank.ROBOTS, **meta):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.helpers import cases
-from walsh_scrapy.feeds.metadata import document
 from walsh_scrapy.feeds.metadata import feed as feed_module
+from walsh_scrapy.feeds.metadata import formats
 from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.metadata.feed import parse_feed
 from walsh_scrapy.feeds.metadata.formats import (
@@ -37,7 +37,7 @@ ISO = [f"2026-05-{day:02}T00:00:00Z" for day in range(1, 7)]
 @pytest.fixture
 def three(monkeypatch):
     """A budget of three entries."""
-    for module in (document, feed_module):
+    for module in (formats, feed_module):
         monkeypatch.setattr(module, "MAX_ENTRIES", 3)
 
 
@@ -114,7 +114,7 @@ def test_inherited_authors_are_shared_and_not_copied():
     ],
 )
 def test_media_types_of_feeds(content_type, is_read):
-    assert document.may_be_feed(content_type) is is_read
+    assert formats.may_be_feed(content_type) is is_read
 
 
 def attributes(number):
@@ -340,4 +340,4 @@ def test_a_root_behind_64_kib_is_found(before):
 
 
 def test_rdf_is_the_type_of_a_feed():
-    assert document.is_feed("application/rdf+xml; charset=utf-8")
+    assert formats.is_feed("application/rdf+xml; charset=utf-8")

@@ -15,9 +15,11 @@ from scrapy.exceptions import (
 )
 
 from tests.helpers.responses import Pieces
+from walsh_scrapy.crawl import network as module
+from walsh_scrapy.crawl.network import MAX_LOOKUPS_AHEAD, Names
 from walsh_scrapy.exceptions import Denied, Unreachable
-from walsh_scrapy.wire import connections as module
-from walsh_scrapy.wire.connections import MAX_LOOKUPS_AHEAD, Connections, Endpoint, Names
+from walsh_scrapy.wire.connections import Connections
+from walsh_scrapy.wire.endpoints import Endpoint
 from walsh_scrapy.wire.http1 import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import (
     BadCertificate,
@@ -123,7 +125,7 @@ def test_why_a_name_has_no_address(system, failure, blame):
     answers, _ = system
     answers["lost.example"] = failure
     with pytest.raises(NotConnected) as caught:
-        asyncio.run(Connections(Names(), Tls(), 5.0).find("lost.example", 80))
+        asyncio.run(Names().find_soon("lost.example", 80))
     assert isinstance(caught.value.failure, NoAddress)
     assert caught.value.failure.host == "lost.example"
     assert caught.value.blame == blame
@@ -174,7 +176,7 @@ def test_a_public_host_is_connected_only_at_public_addresses(system, monkeypatch
     answers, _ = system
     answers["hop.example"] = addresses
     monkeypatch.setattr(TcpStream, "open", None)
-    connections = Connections(Names(), Tls(), 5.0)
+    connections = Connections(Names().find, Tls(), 5.0)
     with pytest.raises(Denied, match="not public"):
         asyncio.run(connections.open(Endpoint("http", "hop.example", 80), public_only=True))
 
@@ -185,7 +187,7 @@ def test_a_machine_that_can_start_no_thread_has_a_problem(monkeypatch):
 
     monkeypatch.setattr(module.threading.Thread, "start", start)
     with pytest.raises(NotConnected) as caught:
-        asyncio.run(Connections(Names(), Tls(), 5.0).find("blog.example", 80))
+        asyncio.run(Names().find_soon("blog.example", 80))
     assert caught.value.blame == "machine"
     assert "can't start new thread" in str(caught.value)
 
