@@ -1,11 +1,13 @@
 """A project's own crawl: one line and a User-Agent, and all else is the project's (decision 47)."""
 
 import stat
+from contextlib import closing
 
 import pytest
 
 from tests.helpers.sites import ADDON, LIST_URL, blocklist, paths, refusal, write_project
 from walsh_scrapy.crawl.job import FILE
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
@@ -23,6 +25,7 @@ Disallow: /
 
 SPIDERS = """
 from scrapy import FormRequest, Request, Spider
+from scrapy.exceptions import CloseSpider
 
 from tests.helpers.theirs import Urls
 from walsh_scrapy import SourcesSpider
@@ -58,6 +61,21 @@ class Secret(Urls):
         return Request(url, headers=headers, cookies=cookies, meta=meta, errback=self.ended)
 
 
+class Many(Urls):
+    name = "many"
+
+    async def start(self):
+        for number in range(100_000):
+            self.crawler.stats.inc_value("taken")
+            yield Request(f"http://h{number}.example/", errback=self.ended)
+
+    def parse(self, response):
+        raise CloseSpider
+
+    def ended(self, failure):
+        raise CloseSpider
+
+
 class Hopping(Urls):
     name = "hopping"
     custom_settings = {"COOKIES_ENABLED": False}  # the Cookie header below is sent as it is
@@ -90,6 +108,34 @@ def test_sources_of_another_kind_declare_nothing(web, crawl, project):
     result = crawl(web, "sources", project=project)
     assert result.exit_code == 0, result.stderr
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
+
+
+def test_start_requests_are_taken_while_there_is_room(direct_web, crawl, project):
+    """Plain Scrapy takes all of them before it handles the first response."""
+    web = direct_web(Site("h0.example", "", {"/": PAGE}))
+    result = crawl(web, "many", project=project)
+    assert 0 < result.stats["taken"] < 2_200
+
+
+def test_a_second_run_asks_whether_robots_txt_has_changed(simulated, tmp_path):
+    """The log says so too, although an own crawl has no ConditionalMiddleware."""
+    project = write_project(tmp_path / "theirs", PROJECT, spiders=SPIDERS)
+    robots = Reply("User-agent: *\nDisallow: /private\n", etag='"1"')
+    state = f"sqlite:///{tmp_path}/state.sqlite3"
+    runs = simulated(
+        Site("a.example", robots, {"/": PAGE}),
+        spider="pages",
+        project=project,
+        arguments={"urls": "http://a.example/"},
+        settings={"WALSH_STATE_URL": state},
+        starts=(0.0, 2 * 86_400.0),
+    )
+    asked = [hit for run in runs for hit in run.log if hit.path == "/robots.txt"]
+    assert [hit.header("If-None-Match") for hit in asked] == [None, '"1"']
+    with closing(State(state)) as log:
+        where = "url = 'http://a.example/robots.txt'"
+        rows = list(log.rows("readable_requests", where=where, order_by="requested_at"))
+    assert [bool(row["conditional"]) for row in rows] == [False, True]
 
 
 @pytest.mark.parametrize(
