@@ -4,14 +4,12 @@ import contextlib
 import csv
 import io
 import json
-import re
 import sqlite3
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from xml.etree import ElementTree as ET
 
-import feedparser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,11 +18,9 @@ from scrapy.settings import Settings
 from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.feeds.items import EntryItem
-from walsh_scrapy.feeds.metadata.feed import parse_feed
 from walsh_scrapy.feeds.sources.loading import _build_source, _read_opml, load_sources
 from walsh_scrapy.feeds.sources.source import Source
-from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.web import Reply
@@ -182,121 +178,6 @@ def test_a_source_with_a_new_spelling_has_one_url_in_an_export(url):
         spelled = f"{URL}/"
         commit(state, SourceRecord(url=spelled, kind="feed"), [entry("2", spelled, title="new")])
         assert {row["source"] for row in exported(state)} == {spelled}
-
-
-# `walsh export -o new.atom`: a feed by RFC 4287, of what is new.
-
-READ = SourceRecord(url=URL, kind="feed", outcome="fetched", format="rss20")
-HOSTILE = "<b>&amp; ]]> \x00\x1b[2J\u202emoc\ud800 \"'</title>"
-ATOM = "{http://www.w3.org/2005/Atom}"
-ID = re.compile(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-def new_entry(number, **fields):
-    first_seen = f"2026-05-23T06:00:{number:02}Z"
-    entry_fields = {
-        "title": f"Title {number}",
-        "url": f"http://a.example/{number}",
-        "first_seen": first_seen,
-    }
-    item = EntryItem(kind="feed", source=URL, **entry_fields | fields)
-    return entry_of(URL, str(number), at=1000.0 + number, item=json.dumps(item.to_dict()))
-
-
-@pytest.fixture
-def new_state(url):
-    with contextlib.closing(State(url)) as state:
-        commit(state, replace(READ, format=""), [new_entry(1, title="there before")])
-        commit(state, READ)
-        yield state
-
-
-@pytest.fixture
-def exported_feed(new_state, tmp_path):
-    """Return a function that exports a feed, and finds it to be one by RFC 4287 and feedparser."""
-    (tmp_path / "sources.json").write_text(json.dumps([{"url": URL, "name": "A"}, OTHER]))
-    settings = Settings({"WALSH_USER_AGENT": USER_AGENT})
-    export = replace(EXPORT, settings=settings, sources_file=str(tmp_path / "sources.json"))
-
-    def written(**options):
-        file = io.BytesIO()
-        count = replace(export, **options).write_entries(file, "atom", new_state)
-        body = file.getvalue()
-        root = ET.fromstring(body)
-        assert root.tag == f"{ATOM}feed"
-        entries = [*root.iter(f"{ATOM}entry")]
-        for element in (root, *entries, *root.iter(f"{ATOM}source")):
-            for name in ("id", "title", "updated"):
-                assert len(element.findall(f"{ATOM}{name}")) == 1, (element.tag, name)
-            assert MOMENT.fullmatch(element.findtext(f"{ATOM}updated"))
-        ids = [element.findtext(f"{ATOM}id") for element in (root, *entries)]
-        assert len(set(ids)) == len(ids) == count + 1
-        assert all(map(ID.fullmatch, ids))
-        assert root.find(f"{ATOM}author/{ATOM}name") is not None
-        links = [entry.findall(f"{ATOM}link[@rel='alternate']") for entry in entries]
-        assert all(len(alternates) == 1 for alternates in links)
-        read = feedparser.parse(body)
-        assert (read.version, read.bozo, len(read.entries)) == ("atom10", False, count)
-        assert len(parse_feed(body, url=URL, content_type=None, source=URL).entries) == count
-        return read
-
-    return written
-
-
-def test_the_newest_entries_come_first_in_a_feed(new_state, exported_feed, monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.tools.export.MAX_ATOM_ENTRIES", 3)
-    dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
-    commit(new_state, READ, [new_entry(number) for number in range(2, 5)])
-    feed = exported_feed()
-    before = {entry.title: entry.id for entry in feed.entries}
-    commit(new_state, READ, [new_entry(5, **dated)])
-    feed = exported_feed()
-    assert [entry.title for entry in feed.entries] == ["Title 5", "Title 4", "Title 3"]
-    first, *rest = feed.entries
-    assert all(before[entry.title] == entry.id for entry in rest)
-    assert (first.link, first.updated, feed.feed.updated) == (
-        "http://a.example/5", "2026-05-23T06:00:05Z", "2026-05-23T06:00:05Z",
-    )  # fmt: skip
-    assert (first.published, first.author) == ("2026-05-20T00:00:00Z", "Jo")
-    assert ([tag.term for tag in first.tags], first.source.title) == (["x & y"], "A")
-
-
-def test_of_the_entries_only_the_newest_are_read(new_state, exported_feed, monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.tools.export.MAX_ATOM_ENTRIES", 1)
-    old = entry_of(URL, "old", at=1001.5, item="broken")
-    commit(new_state, READ, [old, new_entry(3)])
-    feed = exported_feed()
-    assert [entry.title for entry in feed.entries] == ["Title 3"]
-    monkeypatch.setattr("walsh_scrapy.tools.export.MAX_ATOM_ENTRIES", 2)
-    with pytest.raises(StateError, match="the entry old "):
-        exported_feed()
-
-
-def test_markup_in_texts_is_escaped(new_state, exported_feed):
-    odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
-    commit(new_state, READ, [new_entry(2, **odd), new_entry(3, title=None)])
-    feed = exported_feed()
-    titled, hostile, _ = feed.entries
-    assert titled.title == "http://a.example/3"
-    assert hostile.link == URL
-    assert hostile.title_detail.type == "text/plain"
-    for text in (hostile.title, hostile.tags[0].term, hostile.author):
-        assert text.startswith("<b>&amp; ]]> [2Jmoc")
-        assert text.endswith("\"'</title>")
-
-
-def test_entries_of_a_first_visit_are_in_a_feed(new_state, exported_feed):
-    commit(new_state, READ, [new_entry(2)])
-    assert [entry.title for entry in exported_feed().entries] == ["Title 2", "there before"]
-    assert [entry.title for entry in exported_feed(has_backfill=False).entries] == ["Title 2"]
-
-
-def test_a_feed_without_an_entry_has_the_moment_of_its_export(exported_feed):
-    before = datetime.now(UTC).replace(microsecond=0)
-    empty = exported_feed(has_backfill=False).feed
-    assert empty.title == "Walsh-Research: new"
-    assert before <= datetime.fromisoformat(empty.updated) <= datetime.now(UTC)
 
 
 # `walsh export`: what runs exported, whole or not at all, also beside a crawl.

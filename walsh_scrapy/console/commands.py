@@ -475,7 +475,6 @@ def _export(parser: argparse.ArgumentParser) -> None:
       .json   one JSON array
       .csv    with an apostrophe before a text that a spreadsheet would take for a
               formula
-      .atom   a feed of the 500 entries that were first seen last
       .opml   the declared sources, as WALSH_SOURCES can read them
 
     The FEED_EXPORT_ settings apply. The file appears only when it is complete, and
@@ -495,7 +494,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
     add_sources(parser)
     parser.add_argument(
         "--format",
-        choices=("jsonl", "json", "csv", "opml", "atom"),
+        choices=("jsonl", "json", "csv", "opml"),
         help="the format, instead of the extension of FILE (default jsonl on standard output)",
     )
     add_value(

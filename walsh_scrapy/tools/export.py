@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from functools import cache, cached_property
-from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID, uuid5
-from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
+from typing import IO, TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import quoteattr
 
 from scrapy.utils.conf import feed_complete_default_values_from_settings
@@ -21,7 +17,6 @@ from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.feeds.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.options import Options
 from walsh_scrapy.policy.durations import format_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, xml_text
@@ -40,10 +35,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.call import Call
 
-#: The format for each file extension. "opml" has the sources, "atom" the newest entries, and the
-#: others have all entries.
+#: The format for each file extension. "opml" has the sources, and the others have the entries.
 FORMATS: Final = {
-    **{f".{name}": name for name in ("jsonl", "json", "csv", "opml", "atom")},
+    **{f".{name}": name for name in ("jsonl", "json", "csv", "opml")},
     ".jl": "jsonl",
 }
 _ITEM_FIELDS: Final = frozenset(field.name for field in fields(EntryItem))
@@ -84,23 +78,18 @@ def run(call: Call) -> int:
     return 0
 
 
-class ExportedEntry(NamedTuple):
-    """One stored entry, with its source as it is declared now."""
+def build_row(entry: StoredEntry, source: Source | None) -> dict[str, Any]:
+    """Return the columns of an entry: the fields of its item, and five more.
 
-    stored: StoredEntry
-    item: EntryItem
-    source: Source | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the columns of an export: the fields of the item, and five more."""
-        source = self.source
-        return self.item.to_dict() | {
-            "source_name": source.name if source else None,
-            "source_tags": list(source.tags) if source else [],
-            "source_folder": "/".join(source.folders) or None if source else None,
-            "backfill": self.stored.is_backfill,
-            "also_in": list(self.stored.also_in),
-        }
+    ``source`` is the source as it is declared now. Raises StateError if the entry is damaged.
+    """
+    return item_of(entry).to_dict() | {
+        "source_name": source.name if source else None,
+        "source_tags": list(source.tags) if source else [],
+        "source_folder": "/".join(source.folders) or None if source else None,
+        "backfill": entry.is_backfill,
+        "also_in": list(entry.also_in),
+    }
 
 
 def item_of(entry: StoredEntry) -> EntryItem:
@@ -137,22 +126,8 @@ class Export:
         `FEED_EXPORTERS` and the `FEED_EXPORT_` settings apply as in a crawl.
         """
         urls = self._choose_sources(state)
-        is_feed = format_name == "atom"
         source_of = cache(lambda url: self._declared.get(canonical_url(url)))
         with Stores(state).entries.snapshot() as entries:
-            exported = (
-                ExportedEntry(stored, item_of(stored), source_of(stored.source))
-                for stored in entries.matching(
-                    since=self.since,
-                    sources=urls,
-                    has_backfill=self.has_backfill,
-                    newest_first=is_feed,
-                )
-            )
-            if is_feed:
-                token = Options.from_settings(self.settings).ua_token
-                name = " ".join((token, *sorted(self.urls)))
-                return write_atom(exported, file, name=name, author=token)
             options = feed_complete_default_values_from_settings({}, self.settings)
             exporter = load_object(self.settings.getwithbase("FEED_EXPORTERS")[format_name])(
                 file,
@@ -162,8 +137,10 @@ class Export:
             )
             exporter.start_exporting()
             count = 0
-            for entry in exported:
-                exporter.export_item(entry.to_dict())
+            for entry in entries.matching(
+                since=self.since, sources=urls, has_backfill=self.has_backfill
+            ):
+                exporter.export_item(build_row(entry, source_of(entry.source)))
                 count += 1
             exporter.finish_exporting()
             return count
@@ -200,76 +177,6 @@ class Export:
             declared = {source.url: None for source in load_sources(self.sources_file)}
             urls = {**known_urls, **declared}
             return tuple(match for url in self.urls for match in find_sources(url, urls))
-
-
-# ---- Entries as Atom (RFC 4287) ----
-
-#: The maximum number of entries in a feed, because readers fetch the feed again and again.
-MAX_ATOM_ENTRIES: Final = 500
-#: The namespace of the ids, so that the same entry has the same id in every export.
-_ID_NAMESPACE: Final = UUID("5f6a7c0e-2d1b-5c43-9a37-6d0f0c8f2b11")
-
-
-def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, author: str) -> int:
-    """Write a feed of the newest `MAX_ATOM_ENTRIES` entries; return their number.
-
-    ``entries`` come newest first, and no more of them are read. ``name`` identifies the feed;
-    ``author`` is the author of entries that name none. A feed without an entry was updated now,
-    because RFC 4287 requires a time.
-    """
-    newest = list(islice(entries, MAX_ATOM_ENTRIES))
-    feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
-    _add(feed, "id", _make_id(name))
-    _add(feed, "title", f"{author}: new")
-    _add(feed, "updated", max(map(_first_seen, newest), default=_format_now()))
-    _add(_add(feed, "author"), "name", author)
-    for entry in newest:
-        _add_entry(feed, entry)
-    indent(feed, "")
-    ElementTree(feed).write(file, "utf-8", xml_declaration=True)
-    file.write(b"\n")
-    return len(newest)
-
-
-def _add_entry(feed: Element, entry: ExportedEntry) -> None:
-    item = entry.item
-    element = _add(feed, "entry")
-    _add(element, "id", _make_id(entry.stored.key))
-    _add(element, "title", item.title or item.url or item.id or "without a title")
-    _add(element, "updated", _first_seen(entry))
-    if item.published:
-        _add(element, "published", item.published)
-    _add(element, "link", rel="alternate", href=item.url or item.source)
-    for author in item.authors:
-        _add(_add(element, "author"), "name", author)
-    for tag in item.tags:
-        _add(element, "category", term=tag)
-    name = entry.source.name if entry.source else None
-    source = _add(element, "source")
-    _add(source, "id", item.source)
-    _add(source, "title", name or item.source_title or item.source)
-    _add(source, "updated", _first_seen(entry))
-    _add(source, "link", rel="self", href=item.source)
-
-
-def _first_seen(entry: ExportedEntry) -> str:
-    return entry.item.first_seen or _format_now()
-
-
-def _format_now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Element:
-    """Add an element, without the characters that XML 1.0 does not allow."""
-    clean = {name: xml_text(value) for name, value in attributes.items()}
-    element = SubElement(parent, tag, clean)
-    element.text = xml_text(text) or None
-    return element
-
-
-def _make_id(name: str) -> str:
-    return f"urn:uuid:{uuid5(_ID_NAMESPACE, name)}"
 
 
 # ---- Sources as OPML ----

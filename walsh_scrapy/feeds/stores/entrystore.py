@@ -35,7 +35,7 @@ from walsh_scrapy.state.tables import entries, repeated_pages, sightings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from sqlalchemy import BindParameter, ColumnElement, Connection
+    from sqlalchemy import BindParameter, Connection
     from sqlalchemy import Row as SqlRow
 
 #: Pairs of a stored title and a title of a document that are compared for damage: each entry of a
@@ -148,9 +148,8 @@ class EntrySnapshot:
         since: float = 0.0,
         sources: Sequence[str] = (),
         has_backfill: bool = True,
-        newest_first: bool = False,
     ) -> Iterator[StoredEntry]:
-        """Yield the entries that were first seen since a moment, the oldest or the newest first.
+        """Yield the entries that were first seen since a moment, the oldest first.
 
         ``since`` is in epoch seconds. ``sources`` are URLs as declared, empty for all sources;
         entries that such a source shares with another source are included. Without
@@ -166,10 +165,7 @@ class EntrySnapshot:
             query = query.where(or_(entries.c.source.in_(sources), entries.c.key.in_(sighted_keys)))
         if not has_backfill:
             query = query.where(not_(entries.c.backfill))
-        order: list[ColumnElement[Any]] = [entries.c.first_seen, entries.c.key]
-        if newest_first:
-            order = [column.desc() for column in order]
-        ordered = query.order_by(*order, sightings.c.source)
+        ordered = query.order_by(entries.c.first_seen, entries.c.key, sightings.c.source)
         rows = self._connection.execute(ordered)
         self._open.callback(rows.close)
         for stored, rows_of_entry in groupby(rows, key=lambda row: tuple(row[:-1])):
