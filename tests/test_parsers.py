@@ -155,7 +155,7 @@ def check_sources(body: bytes) -> None:
 
 
 def _load(body: bytes) -> None:
-    for ending in (".toml", ".json", ".txt", ".opml"):
+    for ending in (".toml", ".txt", ".opml"):
         file = _folder() / f"sources{ending}"
         file.write_bytes(body)
         try:
@@ -340,7 +340,7 @@ TARGETS = {
     "opml": Target(check_opml, (documents.OPML,), pieces=documents.MARKUP_PIECES),
     "sources": Target(
         check_sources,
-        (documents.TOML, documents.LIST, documents.SOURCES_JSON, documents.OPML),
+        (documents.TOML, documents.LIST, documents.OPML),
         pieces=documents.URL_PIECES,
     ),
     "retryafter": Target(check_retry_after, documents.DATES),

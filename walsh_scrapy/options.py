@@ -309,7 +309,7 @@ class Options:
     #: The number of days for which requests and denials are kept in the state.
     log_days: int = _setting(30, _check_whole_number, 1, 400)
     #: The file that declares the sources. Its format is known by its suffix: `.toml`, `.opml`,
-    #: `.xml`, `.json` or `.txt`.
+    #: `.xml` or `.txt`.
     sources: str = _setting("sources.toml", _check_line)
     #: `"auto"`: show the progress of a run, at a terminal in three lines below the log, elsewhere
     #: by one log line per minute. `"off"`: do not show it.

@@ -74,7 +74,6 @@ LIST = b"""# feeds
 https://a.example/feed # the first
 http://[2001:db8::1]:8080/a/../b
 """
-SOURCES_JSON = b'{"source": ["https://a.example/f", {"url": "//b.example/", "every": "P1D"}]}'
 URLS = (
     b"https://user@B\xc3\xbccher.Example.:443/a/%2E%2e/b?q=/../#top",
     b"http://0x7f.1/",

@@ -22,6 +22,7 @@ from walsh_scrapy.feeds.sources.loading import _build_source, _read_opml, load_s
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
+from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.export import Export, write_opml
@@ -195,8 +196,7 @@ def export(tmp_path, on_state):
     """Run `walsh export` on the state that the crawls of this test share."""
 
     def run(*arguments, **settings):
-        file = tmp_path / "sources.json"
-        file.write_text(json.dumps(SOURCES))
+        file = write_sources(tmp_path / "sources.toml", SOURCES)
         test_settings = {"WALSH_SOURCES": file} | settings
         return on_state("export", *arguments, settings=test_settings, encoding=None)
 

@@ -53,7 +53,6 @@ def test_source_is_added_at_the_end_of_an_unchanged_file(tmp_path, name, body, a
 @pytest.mark.parametrize(
     ("name", "body", "words"),
     [
-        ("s.json", "[]", f" must be changed by hand; add: {NEW}"),
         ("s.opml", "<opml><body/></opml>", rf" by hand; add: .*{NEW} \(kind 'feed'\)"),
         ("s.toml", f'source = ["{A}"]\n', r"by hand; add: \[\[source\]\] url ="),
         ("s.toml", "[[source]\n", "this is not TOML"),

@@ -17,6 +17,7 @@ from walsh_scrapy.feeds.sources import loading
 from walsh_scrapy.feeds.sources.loading import MAX_TAG_CHARACTERS, MAX_TAGS, load_sources
 from walsh_scrapy.feeds.sources.opml import MAX_FOLDER_DEPTH, read_opml
 from walsh_scrapy.feeds.sources.source import Source, SourcesError
+from walsh_scrapy.testing.crawl import write_sources
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def refusal(load, tmp_path):
     return reason
 
 
+TABLE = '[[source]]\nurl = "https://a.example/"\n'
 TOML = """
 [[source]]
 url = "https://A.Example:443/feed.xml#top"
@@ -85,17 +87,6 @@ https://c.example/?q=a#b"""
 def test_plain_list(load):
     urls = [source.url for source in load("sources.txt", LIST)]
     assert urls == ["https://a.example/feed", "http://b.example/", "https://c.example/?q=a"]
-
-
-JSON = ["https://a.example/", {"url": "https://b.example/", "kind": "llms", "every": "PT6H"}]
-
-
-@pytest.mark.parametrize("value", [JSON, {"source": JSON}])
-def test_json(load, value):
-    assert load("sources.json", json.dumps(value)) == (
-        Source("https://a.example/"),
-        Source("https://b.example/", kind="llms", every=timedelta(hours=6)),
-    )
 
 
 OPML = """<?xml version="1.0" encoding="UTF-8"?>
@@ -227,9 +218,8 @@ TAGS = json.dumps([f"t{number}" for number in range(60)])
             f'<outline text="{number}">{A}/>{B}/></outline>' for number in range(60)
         ) + "</opml>"),
         ("sources.toml", f'[[source]]\nurl = "https://a.example/"\ntags = {TAGS}\n'),
-        ("sources.json", f'[{{"url": "https://a.example/", "tags": {TAGS}}}]'),
     ],
-    ids=["folders", "not-well-formed", "categories", "merged", "toml", "json"],
+    ids=["folders", "not-well-formed", "categories", "merged", "toml"],
 )  # fmt: skip
 def test_tags_are_cut_with_one_warning(load, caplog, name, content):
     for source in load(name, content):
@@ -278,8 +268,8 @@ def test_a_source_in_several_places_has_the_tags_of_all(load):
             folders=("News",),
         ),
     )
-    twice = [{"url": "https://a.example/", "name": name, "tags": [name]} for name in ("1", "2")]
-    (source,) = load("s.json", json.dumps(twice))
+    twice = [f'{TABLE}name = "{name}"\ntags = ["{name}"]\n' for name in ("1", "2")]
+    (source,) = load("s.toml", "".join(twice))
     assert (source.name, source.tags) == ("1", ("1", "2"))
 
 
@@ -290,8 +280,7 @@ def test_many_repetitions_give_one_warning(load, caplog):
 
 
 def test_a_page_is_one_source_whatever_its_kind(load, caplog):
-    page = {"url": "https://a.example/"}
-    assert len(load("sources.json", json.dumps([page, page | {"kind": "llms"}]))) == 1
+    assert len(load("sources.toml", f'{TABLE}{TABLE}kind = "llms"\n')) == 1
     assert "declared more than once" in caplog.text
 
 
@@ -309,8 +298,6 @@ def test_private_hosts_and_an_at_sign_in_a_path_are_accepted(load):
         ("s.toml", b"\xef\xbb\xbfa\xff", "line 1: this is not UTF-8"),
         ("s.txt", b"# a\x1c\xc2\x85b\r\n# c\r\xff\n", "line 3: this is not UTF-8"),
         ("s.toml", "x = " + "[" * 10_000, "not TOML: "),
-        ("s.json", "[" * 100_000, "not JSON: "),
-        ("s.json", "[" + "9" * 5000 + "]", "not JSON: "),
         ("s.txt", f"https://{'a.' * 127}example/", "line 1: 'https://a.a.a"),
         ("s.txt", f"https://a.example/{'x' * 2040}", "line 1: 'https://a.example/xxx"),
     ],
@@ -320,25 +307,19 @@ def test_a_wrong_file_is_refused_with_place_and_reason(refusal, caplog, name, co
     assert caplog.records == []
 
 
-@cases(
-    "values",
-    "reason",
-    more=[
-        ({"kind": None}, "unknown kind None"),
-        ({"delay": 10**400}, "delay: "),
-    ],
-)
-def test_a_wrong_entry_is_refused_with_place_and_reason(refusal, values, reason):
-    listed = [{"url": "https://a.example/"}, {"url": "https://b.example/"} | values]
-    assert refusal("s.json", json.dumps(listed)).startswith(f"entry 2: {reason}")
+@cases("values", "reason", more=[({"delay": 10**400}, "delay: ")])
+def test_a_wrong_entry_is_refused_with_place_and_reason(refusal, tmp_path, values, reason):
+    sources = ["https://a.example/", {"url": "https://b.example/"} | values]
+    content = write_sources(tmp_path / "s.toml", sources).read_bytes()
+    assert refusal("s.toml", content).startswith(f"entry 2: {reason}")
 
 
 @pytest.mark.parametrize(
     "url", ["https://me:secret@a.example/", "https:\\\\me:secret@a.example", "http:me:secret@a.b/"]
 )
 def test_credentials_are_refused_and_not_shown(refusal, url):
-    reason = refusal("s.json", json.dumps([url]))
-    assert reason.startswith("entry 1: ")
+    reason = refusal("s.txt", url)
+    assert reason.startswith("line 1: ")
     assert "secret" not in reason
 
 
@@ -407,7 +388,6 @@ def test_a_plain_table_does_not_need_the_reader_of_toml(load):
 
 
 DIGITS = "9" * 10_000
-TABLE = '[[source]]\nurl = "https://a.example/"\n'
 
 
 @pytest.mark.parametrize(
@@ -424,7 +404,6 @@ TABLE = '[[source]]\nurl = "https://a.example/"\n'
         ("s.toml", "#\n" * 600_000 + "source = []", "1048576 bytes"),
         ("s.txt", f"https://a.example/\n{'x' * 70_000}", "line 2 is longer than 65536 "),
         ("s.txt", b"\0" * 70_000, "line 1 is longer than 65536 characters"),
-        ("s.json", " " * 17_000_000, "16777216 bytes"),
         ("s.opml", " " * 17_000_000, "16777216 bytes"),
         ("s.opml", "<opml><outline xmlUrl='a:b' every='x'/>" + "&a;" * 9, "outline 1: 'a:b' is"),
     ],

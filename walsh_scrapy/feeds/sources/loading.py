@@ -1,4 +1,4 @@
-"""Loading a sources file: TOML, JSON, a plain list of URLs, or OPML.
+"""Loading a sources file: TOML, a plain list of URLs, or OPML.
 
 Each declaration is checked. A file with a wrong declaration is refused, with one line that names
 the place and the reason. OPML is different, because a program exported it and the operator cannot
@@ -24,14 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 from walsh_scrapy.feeds.sources.source import Kind, Source, SourcesError, target_url, unique
-from walsh_scrapy.files import (
-    MAX_PIECE_LENGTH,
-    MAX_WHOLE_BYTES,
-    UnreadableFile,
-    open_file,
-    read_within,
-)
-from walsh_scrapy.policy.blocklist import strict_json
+from walsh_scrapy.files import MAX_PIECE_LENGTH, UnreadableFile, open_file, read_within
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
 
@@ -90,7 +83,7 @@ class _RawSource(NamedTuple):
 
 
 def load_sources(path: str | Path) -> tuple[Source, ...]:
-    """Read the sources of a `.toml`, `.opml`, `.xml`, `.json` or `.txt` file, in its order.
+    """Read the sources of a `.toml`, `.opml`, `.xml` or `.txt` file, in its order.
 
     Declarations with the same canonical URL become one source: the first declaration, with the tags
     of all of them. Warnings about repeated and about skipped declarations are logged. Raises
@@ -168,7 +161,7 @@ def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Ite
     read = _READERS.get(file.suffix.lower())
     if read is None:
         raise SourcesError(
-            f"{file}: the extension of a sources file must be .toml, .opml, .xml, .json or .txt"
+            f"{file}: the extension of a sources file must be .toml, .opml, .xml or .txt"
         )
     first_cut: str | None = None  # where tags were left out
     try:
@@ -321,14 +314,12 @@ def _read_toml(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
         is_splittable = _can_be_split(text)
         text.seek(0)
         if not is_splittable:
-            yield from _list_entries(
-                _parse_toml(_read_text(opened, _MAX_TOML_BYTES)), _HEADER, numbers
-            )
+            yield from _list_entries(_parse_toml(_read_text(opened)), numbers)
         for first, table in _split_tables(text) if is_splittable else ():
             if (plain := _parse_plain_table(table)) is not None:
                 yield _RawSource(f"entry {next(numbers)}", plain)
             else:
-                yield from _list_entries(_parse_toml("".join(table), first), _HEADER, numbers)
+                yield from _list_entries(_parse_toml("".join(table), first), numbers)
 
 
 def _can_be_split(text: TextIOWrapper) -> bool:
@@ -406,18 +397,6 @@ def _parse_toml(text: str, first: int = 1) -> dict[str, Any]:
         raise UnreadableFile(f"this is not TOML: {message}") from error
 
 
-def _read_json(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
-    """Yield the items of a list of URLs and objects, which may be the `source` of an object."""
-    try:
-        document = strict_json(_read_text(opened).encode())
-    except UnreadableFile:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"this is not JSON: {error}") from error
-    tables = document if isinstance(document, dict) else {"source": document}
-    return _list_entries(tables, '"source"', count(1))
-
-
 def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
     """Yield one URL per line; `#` at the start of a line or after a space begins a comment."""
     with _open_text(opened, newline=None) as text:
@@ -462,25 +441,25 @@ def _convert_outline(outline: Outline) -> _RawSource:
     )
 
 
-def _list_entries(
-    document: dict[str, Any], notation: str, numbers: Iterator[int]
-) -> Iterator[_RawSource]:
+def _list_entries(document: dict[str, Any], numbers: Iterator[int]) -> Iterator[_RawSource]:
     for key in document:
         if key != "source":
             raise UnreadableFile(
-                f"unknown key {key[:40]!r}; only {notation} is allowed at the top level"
+                f"unknown key {key[:40]!r}; only {_HEADER} is allowed at the top level"
             )
     values = document.get("source", [])
     if not isinstance(values, list):
-        raise UnreadableFile(f"the sources are not a list; write {notation} and a table or a list")
+        raise UnreadableFile(
+            f"the sources are not a list; write {_HEADER} above the keys of each source"
+        )
     for value in values:
         table = {"url": value} if isinstance(value, str) else value
         yield _RawSource(f"entry {next(numbers)}", table)
 
 
-def _read_text(opened: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> str:
-    """Return the text of a file without its byte order mark. Raises UnreadableFile."""
-    body = read_within(opened, max_bytes).removeprefix(BOM_UTF8)
+def _read_text(opened: BinaryIO) -> str:
+    """Return the text of a TOML file without its byte order mark. Raises UnreadableFile."""
+    body = read_within(opened, _MAX_TOML_BYTES).removeprefix(BOM_UTF8)
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -511,7 +490,6 @@ _NOT_UTF8: Final = "this is not UTF-8; save the file as UTF-8"
 #: The readers by the extension of the file. They raise UnreadableFile.
 _READERS: Final[dict[str, Callable[[BinaryIO, list[str]], Iterator[_RawSource]]]] = {
     ".toml": _read_toml,
-    ".json": _read_json,
     ".txt": _read_list,
     ".opml": _read_opml,
     ".xml": _read_opml,
