@@ -19,7 +19,7 @@ help:
 	@echo "make t M=policy/backoff   run the tests of a module, and the conformance trial in simulated time"
 	@echo "make mutants break the crawler in 69 ways, and print what finds each"
 	@echo "make browser look at the page of walsh report with the Chromium of this machine"
-	@echo "make check   lint, format, types, imports, and habits to avoid"
+	@echo "make check   lint, format, types, imports"
 	@echo "make docs    build the pages as a site in build/site, and look for dead links"
 	@echo "make references   write the generated parts of the reference pages anew"
 	@echo "make requirements   write requirements.txt and .ci/*.txt anew, from pyproject.toml"
@@ -62,7 +62,6 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m tests.helpers.habits
 
 docs: $(INSTALLED)
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -c docs . build/site
