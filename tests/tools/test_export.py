@@ -33,7 +33,7 @@ OTHER = "http://b.example/"
 
 def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
     sources = [
-        Source(URL, name='Tom & "Jerry" <x>\x00', tags=("a", "b c")),
+        Source(URL, name='Tom & "Jerry" <x>\x00\x1b\u202e\ud800', tags=("a", "b c")),
         Source("http://a.example/?q=1&r=<2>", kind="llms", page="http://a.example/"),
         Source("http://a.example/odd", name="Odd", tags=("a, b", "/c/")),
     ]
