@@ -2,7 +2,7 @@
 
 from sqlalchemy import create_engine, event
 
-from walsh_scrapy.state.tables import metadata
+from walsh_scrapy.state.tables import create
 
 
 def open_engine(url, clock):
@@ -20,5 +20,6 @@ def open_engine(url, clock):
         def lock(connection):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    metadata.create_all(engine)
+    with engine.begin() as connection:
+        create(connection)
     return engine.execution_options(clock=clock) if clock else engine

@@ -2,8 +2,8 @@
 
     python -m tests.helpers.oldstate
 
-writes those of this version. Once it is tagged, they are never written again: each later version
-has to read them. Writing them needs pg_dump and a PostgreSQL at 127.0.0.1:5432.
+writes those of the schema of this version. Once it is released, they are never written again: each
+later version has to upgrade them. Writing them needs pg_dump and a PostgreSQL at 127.0.0.1:5432.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, site
-from walsh_scrapy import __version__
 from walsh_scrapy.state import State
+from walsh_scrapy.state.tables import VERSION
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -90,7 +90,7 @@ def load(file, url):
 
 
 def keep(name, written):
-    (OLD / f"{__version__}.{name}.gz").write_bytes(gzip.compress(written, mtime=0))
+    (OLD / f"schema-{VERSION}.{name}.gz").write_bytes(gzip.compress(written, mtime=0))
 
 
 def main():

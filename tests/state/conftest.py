@@ -5,10 +5,28 @@ import contextlib
 import pytest
 from sqlalchemy import Engine, event
 
+from tests.helpers import oldstate
 from tests.helpers.engine import open_engine
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.testing.simulation import FakeClock
+
+ON_SERVER = (pytest.mark.postgresql, pytest.mark.empty)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(file, id=file.stem, marks=ON_SERVER if ".sql." in file.name else ())
+        for file in sorted(oldstate.OLD.glob("*.gz"))
+    ]
+)
+def old(request, tmp_path):
+    """The URL of a state that an older version wrote."""
+    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
+    if request.node.get_closest_marker("postgresql"):
+        url = request.getfixturevalue("postgresql_url")
+    oldstate.load(request.param, url)
+    return url
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ NAMES = {
         " blocklist_at = blocklist_at - 3600 WHERE run = 2"
     ),
     "ENTRY": "INSERT INTO entries SELECT 'k', key,",
-    "OF_ENTRY": "source, kind, first_seen, item, backfill, run FROM entries LIMIT 1",
+    "OF_ENTRY": "source, kind, first_seen, item, backfill, run, NULL FROM entries LIMIT 1",
 }
 
 

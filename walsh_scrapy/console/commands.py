@@ -527,6 +527,23 @@ def _backup(parser: argparse.ArgumentParser) -> None:
     add_output(parser, takes_stdout=False)
 
 
+@_command(DATA, "tools.upgrade")
+def _upgrade(_: argparse.ArgumentParser) -> None:
+    """Upgrade the state database after an update of this package.
+
+    Brings the tables that an older version wrote to those of this one, as the next
+    crawl would do. It waits for half a minute until other crawls have ended. An
+    SQLite database is copied before that, to a file beside it.
+
+    examples:
+      walsh upgrade
+
+    exit status:
+      0  the state database has the tables of this version
+      3  it cannot be upgraded: the message says why, and nothing has changed
+    """
+
+
 @_command(SITES, "tools.why")
 def _why(parser: argparse.ArgumentParser) -> None:
     """Explain the requests to a host on one day, to its owner.

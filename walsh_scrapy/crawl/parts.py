@@ -149,7 +149,13 @@ class Crawl:
                 seconds = format_seconds(delays.longest)
                 logger.info("WALSH_MAX_WAIT is %s: the project asks for that delay", seconds)
             now = self._clock.now if self._clock else None  # None: the clock of the database
-            state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
+            state = State(
+                options.state_url,
+                now,
+                wrap_error=self._deferral,
+                may_wait=lambda: not is_stopping(),
+                upgrade=logger.info,
+            )
             state.backups.check_pages(self._clock.now() if self._clock else state.now())
             state.hosts.set_pace_by(options.pace_by.value)
             if options.serial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.state.database import Database, exists
@@ -11,6 +12,7 @@ from walsh_scrapy.state.evidence import BlocklistStore, EvidenceStore, Log, Robo
 from walsh_scrapy.state.hoststore import HostStore, old_hosts
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runstore import RunStore
+from walsh_scrapy.state.upgrades import upgrade as upgrade_state
 from walsh_scrapy.state.views import ViewQuery
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class State:
     every method of a store raises ``wrap_error(StateError)``: by default that error itself. A
     crawl passes a function that returns `StateUnavailable`, so that the current request is deferred
     to a later run. ``may_wait`` returns whether the state may wait for a server that went away.
+    A state of an older schema is refused without ``upgrade``, a function that gets a line for each
+    step of its upgrade.
     """
 
     def __init__(
@@ -37,8 +41,10 @@ class State:
         clock: Callable[[], float] | None = None,
         wrap_error: Callable[[StateError], Exception] = lambda error: error,
         may_wait: Callable[[], bool] = lambda: True,
+        upgrade: Callable[[str], None] | None = None,
     ) -> None:
-        self.database = Database(url, wrap_error, may_wait, clock)
+        upgrade_with = partial(upgrade_state, report=upgrade) if upgrade else None
+        self.database = Database(url, wrap_error, may_wait, clock, upgrade_with)
         self.write = self.database.write
         self.read = self.database.read
         self.now = self.database.now
@@ -100,7 +106,9 @@ class State:
 
     @classmethod
     @contextmanager
-    def existing(cls, url: str) -> Iterator[State | None]:
+    def existing(
+        cls, url: str, upgrade: Callable[[str], None] | None = None
+    ) -> Iterator[State | None]:
         """Open the state at ``url`` for a block; None if it does not exist, which creates nothing.
 
         Raises StateError if it cannot be opened.
@@ -108,7 +116,7 @@ class State:
         if not exists(url):
             yield None
             return
-        with closing(cls(url)) as state:
+        with closing(cls(url, upgrade=upgrade)) as state:
             yield state
 
     def close(self) -> None:

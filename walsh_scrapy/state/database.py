@@ -27,6 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 from sqlalchemy.sql.functions import FunctionElement
 
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.engine import (
     BEGIN_SNAPSHOT,
     bare_engine,
@@ -46,7 +47,14 @@ from walsh_scrapy.state.errors import (
     sqlstate_of,
 )
 from walsh_scrapy.state.records import by_key, record_of
-from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
+from walsh_scrapy.state.tables import (
+    FIRST_VERSION,
+    VERSION,
+    create,
+    has_schema,
+    last_writer,
+    versions,
+)
 from walsh_scrapy.state.url import names_file, without_password
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
 from walsh_scrapy.state.waiting import LOCK_TIMEOUT_SECONDS, LOST_SERVER_TIMEOUT_SECONDS, Waiting
@@ -82,7 +90,8 @@ class Database:
     ``wrap_error(StateError)``. If a server goes away, or only allows reading although it has
     accepted a write, they wait for at most two minutes, while ``may_wait`` returns True. Nothing
     more is sent to a server that stayed silent or did not come
-    back. ``clock``, which returns epoch seconds, replaces the clock of the database.
+    back. ``clock``, which returns epoch seconds, replaces the clock of the database. ``upgrade`` is
+    called for a state of an older schema; without it, such a state is refused.
     """
 
     def __init__(
@@ -91,6 +100,7 @@ class Database:
         wrap_error: Callable[[StateError], Exception] = lambda error: error,
         may_wait: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] | None = None,
+        upgrade: Callable[[Database], None] | None = None,
     ) -> None:
         self._waiting = Waiting(may_wait)
         self._simulated_clock = clock
@@ -108,7 +118,7 @@ class Database:
         try:
             if self.file is not None:
                 self.file.check_sound()
-            self._prepare()
+            self._prepare(upgrade)
         except DBAPIError as error:
             self.close()
             raise describe_error(self._engine, error) from error
@@ -215,23 +225,46 @@ class Database:
                 f"every text; {CREATE_IN_UTF8}"
             )
 
-    def _prepare(self) -> None:
+    def _prepare(self, upgrade: Callable[[Database], None] | None) -> None:
         """Create the tables if there are none, check their version, and bring views up to date."""
         self._check_encoding()
         # Without the first look each start would wait for the write lock.
         is_new = not self.read(has_schema) and self.write(_create_schema)
         if is_new:
             logger.info("created the state database %s", self)
-        if (stored_versions := self.read(versions)) != [VERSION]:
-            raise StateError(
-                f"{self} has schema version {stored_versions}, this walsh-scrapy knows {VERSION}; "
-                "use the version that wrote it, or another database"
-            )
+        if self._is_old():
+            if upgrade is None:
+                raise StateError(
+                    f"{self} was written by an older version, and is not upgraded yet: call "
+                    f"`{program_name()} upgrade`, or start a crawl, which does the same"
+                )
+            upgrade(self)
         if not is_new and not self.read(has_views):
             try:
                 self.write(create_views)
             except StateError as error:  # for example a role that may only read
                 logger.warning("cannot update the views, which another version made: %s", error)
+
+    def _is_old(self) -> bool:
+        """Return True for an older schema that can be upgraded.
+
+        Raises StateError for a newer one, and for a version that is none.
+        """
+        stored = self.read(versions)
+        if stored == [VERSION]:
+            return False
+        if len(stored) == 1 and FIRST_VERSION <= stored[0] < VERSION:
+            return True
+        if len(stored) == 1 and stored[0] > VERSION:
+            writer = self.read(last_writer) or "a newer version"
+            raise StateError(
+                f"{self} was written by {writer}, with schema {stored[0]}; this one knows schemas "
+                f"up to {VERSION}: use the version that wrote it, or another database"
+            )
+        raise StateError(
+            f"{self} has schema version {stored}, this walsh-scrapy knows {VERSION}; "
+            "use the version that wrote it, or another database"
+        )
 
     def _run(self, work: Callable[[Connection], _Result], begin: str, subject: str = "") -> _Result:
         """Run ``work`` in a transaction, again if the database was lost or locked."""
@@ -287,6 +320,8 @@ class Database:
                 )
             try:
                 result = work(connection)
+            except StateError as error:  # the state is not what it was when it was opened
+                raise self._wrap_error(error) from error
             except DBAPIError as error:
                 if sqlstate_of(error) == READ_ONLY and self._has_written:
                     # After a failover the next connection may lead to the new primary server.

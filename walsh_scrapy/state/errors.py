@@ -23,8 +23,9 @@ CREATE_IN_UTF8: Final = (
 )
 #: The remedy for an SQLite file with a damaged page.
 DAMAGED: Final = "if the file is damaged, restore a backup, or move it away to start an empty state"
-#: PostgreSQL's serialization_failure and deadlock_detected: the transaction may be run again.
-CONFLICTS: Final = ("40001", "40P01")
+#: PostgreSQL's serialization_failure and deadlock_detected, and the error of a prepared statement
+#: whose table another process has upgraded: the transaction may be run again.
+CONFLICTS: Final = ("40001", "40P01", "0A000")
 #: PostgreSQL's read_only_sql_transaction: after a failover, or for a role that may only read.
 READ_ONLY: Final = "25006"
 #: PostgreSQL's invalid_sql_statement_name and duplicate_prepared_statement.

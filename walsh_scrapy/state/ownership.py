@@ -94,11 +94,12 @@ from walsh_scrapy.policy.pacing import (
     HostTimes,
 )
 from walsh_scrapy.state.database import NOW, clock_of
+from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.records import insert_into
-from walsh_scrapy.state.tables import hosts, workers
+from walsh_scrapy.state.tables import VERSION, hosts, schema_version, workers
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Row
     from sqlalchemy.dialects.postgresql import Insert
     from sqlalchemy.sql.dml import ReturningInsert, Update
 
@@ -281,8 +282,10 @@ def _end_lost_statement() -> Update:
     )
 
 
-_TAKE_SQL: Final = _take_statement().returning(*_TIMES, NOW)
-_BEGIN_SQL: Final = _begin_statement().returning(*_TIMES, NOW)
+#: Another process may upgrade the state at any time; see `_check_schema`.
+_SCHEMA: Final = select(func.max(schema_version.c.version)).scalar_subquery()
+_TAKE_SQL: Final = _take_statement().returning(*_TIMES, NOW, _SCHEMA)
+_BEGIN_SQL: Final = _begin_statement().returning(*_TIMES, NOW, _SCHEMA)
 _END_SQL: Final = _end_statement()
 _END_LOST_SQL: Final = _end_lost_statement()
 _WITHDRAW_SQL: Final = update(hosts).where(_IS_OWNED).values(in_flight_until=0.0)
@@ -335,7 +338,7 @@ _OTHER_WORKERS_SQL: Final = select(NOW, func.count(workers.c.id)).where(
 def insert_host(dialect: str) -> ReturningInsert[Any]:
     """Return the INSERT of a host, if it has no row yet; it returns the new row."""
     row = insert_into(dialect, hosts).values(host=bindparam("key"), owner=bindparam("worker"))
-    return row.on_conflict_do_nothing().returning(*_TIMES, NOW)
+    return row.on_conflict_do_nothing().returning(*_TIMES, NOW, _SCHEMA)
 
 
 @cache
@@ -377,9 +380,10 @@ def take(
     """
     params = {"key": host, "worker": worker.id, **clock_of(connection)}
     limits = {"started_at": worker.started_at, "may_take_over_until": may_take_over_until}
-    row = connection.execute(_TAKE_SQL, params | limits).one_or_none()
+    row = _check_schema(connection.execute(_TAKE_SQL, params | limits).one_or_none())
     if row is None and connection.execute(_FIND_SQL, params).first() is None:
-        row = connection.execute(insert_host(connection.dialect.name), params).one_or_none()
+        new = connection.execute(insert_host(connection.dialect.name), params)
+        row = _check_schema(new.one_or_none())
     if row is not None:
         return Permission("ready", _correct_clock(connection, host, snapshot_of(row)))
     snapshot = _correct_clock(connection, host, find(connection, host))
@@ -397,7 +401,7 @@ def begin(connection: Connection, host: str, worker: Worker, limits: RequestLimi
         "allowed": limits.allowed,
         **clock_of(connection),
     }
-    row = connection.execute(_BEGIN_SQL, params).one_or_none()
+    row = _check_schema(connection.execute(_BEGIN_SQL, params).one_or_none())
     if row is not None:
         return Permission("ready", snapshot_of(row))
     snapshot = _correct_clock(connection, host, find(connection, host))
@@ -504,6 +508,19 @@ def snapshot_of(row: Any) -> HostSnapshot:  # noqa: ANN401 - a row of HOSTS_SQL
     """Return the snapshot of a row of `HOSTS_SQL`."""
     count = len(_TIMES)
     return HostSnapshot(HostTimes(*row[:count]), row[count])
+
+
+def _check_schema(row: Row[Any] | None) -> Row[Any] | None:
+    """Return a row of `take` or `begin`.
+
+    Raises StateError if a newer version has upgraded the state since this process opened it.
+    """
+    if row is not None and row[-1] != VERSION:
+        raise StateError(
+            f"the state was upgraded to schema {row[-1]} by a newer version while this one, which "
+            f"knows schema {VERSION}, was using it; use that version"
+        )
+    return row
 
 
 def _hold_params(hold: Hold) -> dict[str, Any]:

@@ -6,7 +6,9 @@ described in the docstring of the view.
 
 from __future__ import annotations
 
+import json
 from dataclasses import MISSING, fields
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -25,13 +27,13 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     case,
-    event,
     false,
     insert,
     literal_column,
     select,
     text,
 )
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
@@ -49,8 +51,10 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.types import TypeEngine
 
-#: The version of the schema that this code reads and writes.
-VERSION: Final = 5
+#: The version of the schema that this code reads and writes; `upgrade` brings older ones to it.
+VERSION: Final = 6
+#: The oldest version of a schema that is upgraded.
+FIRST_VERSION: Final = 5
 #: Number of the PostgreSQL advisory lock under which tables are created.
 LOCK_NUMBER: Final = 9309
 metadata = MetaData()
@@ -85,15 +89,19 @@ schema_version = Table(
     Column("version", Integer, primary_key=True),  #: the version of the schema
 )
 
+#: The row of `choices` with the id of the state, which tells the positions of two states apart.
+STATE_ID: Final = "id"
+#: The row of `choices` with the largest number that an entry ever got; its lock is that of numbers.
+LAST_SEQ: Final = "last_seq"
 #: Values that all crawls on this state share.
 choices = Table(
     "choices",
     metadata,
     #: `pace_by` (WALSH_PACE_BY), `file` (the inode of the file that the last crawl opened),
-    #: `quick_check` (the last check of an SQLite file), or the name of a view
+    #: `quick_check` (the last check of an SQLite file), `id`, `last_seq`, or the name of a view
     Column("name", String(32), primary_key=True),
-    #: the value; for a check its epoch second and `ok` or the damage, for a view the SHA-256 of the
-    #: definition that made it
+    #: the value; for a check its epoch second and `ok` or the damage, for `last_seq` the largest
+    #: `seq` that was ever given, for a view the SHA-256 of the definition that made it
     Column("value", String(255), nullable=False),
 )
 
@@ -368,8 +376,22 @@ entries = Table(
     Column("backfill", Boolean, nullable=False, server_default=false()),
     # No foreign key, here and in `requests`: it would cost a look-up for each row.
     Column("run", BigInteger),
+    #: the place in the order in which readers get entries; NULL until it is numbered
+    Column("seq", BigInteger),
     Index("entries_by_time", "first_seen"),
     Index("entries_by_source", "source"),
+    # With the time, those that are not numbered yet come in the order in which they were seen.
+    Index("entries_by_seq", "seq", "first_seen"),
+)
+
+#: The readers of entries, each with its place in the order of numbers.
+readers = Table(
+    "readers",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("seq", BigInteger, nullable=False),  #: the last one that it has got
+    Column("read_at", Double, nullable=False),  #: when it got it
 )
 
 #: Other sources that had an entry too.
@@ -396,9 +418,11 @@ _by_page = Index(
 )
 
 
-@event.listens_for(metadata, "before_create")
-def _set_dialect_options(_metadata: MetaData, connection: Connection, **_options: object) -> None:
-    """Set options of one dialect, now that the database needs that dialect anyway."""
+def set_dialect_options(connection: Connection) -> None:
+    """Set the options of tables and indexes for one dialect, before any of them is created.
+
+    The database needs that dialect anyway then.
+    """
     dialect = connection.dialect.name
     for index, where in ((_for_rules, FOR_RULES), (_by_page, text("page_key IS NOT NULL"))):
         index.dialect_kwargs[f"{dialect}_where"] = where
@@ -496,16 +520,43 @@ def versions(connection: Connection) -> list[int]:
     return list(connection.scalars(select(schema_version.c.version)))
 
 
-def create(connection: Connection) -> bool:
-    """Create the tables unless they exist; return True if they did not exist.
+def last_writer(connection: Connection) -> str | None:
+    """Return the package and version of the latest run, in a state of any schema; None if unknown.
 
-    Of two processes that start at the same time, the second one waits: on SQLite for the lock of
-    the transaction, on PostgreSQL for the lock that is taken here.
+    A newer schema may have other tables.
+    """
+    versions_of_run = text("SELECT versions FROM runs ORDER BY id DESC LIMIT 1")
+    try:
+        written = json.loads(connection.scalar(versions_of_run) or "")
+        return f"walsh-scrapy {written['walsh-scrapy']}"
+    except (DBAPIError, ValueError, TypeError, KeyError):
+        return None
+
+
+def lock_schema(connection: Connection) -> None:
+    """Let no other process create or change tables until the transaction ends.
+
+    On SQLite the transaction itself has that lock.
     """
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")
+
+
+def create(connection: Connection) -> bool:
+    """Create the tables unless they exist; return True if they did not exist.
+
+    Of two processes that start at the same time, the second one waits.
+    """
+    lock_schema(connection)
     if has_schema(connection):
         return False
+    set_dialect_options(connection)
     metadata.create_all(connection)
     connection.execute(insert(schema_version), {"version": VERSION})
+    connection.execute(insert(choices), first_choices())
     return True
+
+
+def first_choices() -> list[dict[str, str]]:
+    """Return the rows of `choices` that each state has: a new id, and the number of no entry."""
+    return [{"name": STATE_ID, "value": token_hex(8)}, {"name": LAST_SEQ, "value": "0"}]

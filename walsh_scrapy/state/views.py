@@ -23,7 +23,7 @@ from walsh_scrapy.policy.pacing import MAX_EXCHANGE_SECONDS
 from walsh_scrapy.state.gaps import gap_view
 from walsh_scrapy.state.records import MAX_RESENT, REFUSED, upsert
 from walsh_scrapy.state.sql import Sql, length, times, whole
-from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, sources
+from walsh_scrapy.state.tables import LAST_MOMENT, Due, choices, lock_schema, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -745,8 +745,7 @@ def create_views(connection: Connection) -> None:
 
     All other views stay as they are, with the operator's grants on them.
     """
-    if connection.dialect.name != "sqlite":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")
+    lock_schema(connection)
     outdated = _outdated_views(connection)
     for view, definition in outdated.items():
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {view}")

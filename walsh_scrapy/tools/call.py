@@ -20,7 +20,7 @@ from walsh_scrapy.programname import program_name
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from scrapy import Spider
@@ -129,19 +129,24 @@ class Call:
         """The sources file that the call names, or the sources file of the project."""
         return str(self.arguments.sources or self.options.sources)
 
-    def state_if_any(self) -> AbstractContextManager[State | None]:
-        """Open the state database, or return None if there is none yet. Raises StateError."""
+    def state_if_any(
+        self, upgrade: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[State | None]:
+        """Open the state database, or return None if there is none yet. Raises StateError.
+
+        ``upgrade`` is that of `State`.
+        """
         from walsh_scrapy.state import State
 
-        return State.existing(self.options.state_url)
+        return State.existing(self.options.state_url, upgrade)
 
     @contextmanager
-    def state(self) -> Iterator[State]:
+    def state(self, upgrade: Callable[[str], None] | None = None) -> Iterator[State]:
         """Open the state database. Raises StateError, also if there is none yet."""
         from walsh_scrapy.state import StateError
         from walsh_scrapy.state.url import without_password
 
-        with self.state_if_any() as state:
+        with self.state_if_any(upgrade) as state:
             if state is None:
                 raise StateError(
                     f"there is no state database at {without_password(self.options.state_url)}: "
