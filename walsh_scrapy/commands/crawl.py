@@ -1,4 +1,4 @@
-"""``scrapy crawl``, with exit status 1 if every source of the crawl failed."""
+"""``scrapy crawl``, with exit status 1 if every source failed, or entries were not delivered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Command(crawl.Command):
-    """Scrapy's command, which also exits with 1 if sources failed and none was read.
+    """Scrapy's command, which also exits with 1 for what `error_of` names.
 
     The log leaves out the lines of Scrapy that an operator does not need.
     """
@@ -51,7 +51,7 @@ class Command(crawl.Command):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.crawl.refusal import exit_status
-        from walsh_scrapy.feeds.sourcesummary import is_none_read
+        from walsh_scrapy.feeds.sourcesummary import error_of
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
         if len(args) == 1 and args[0] not in names:
@@ -62,7 +62,7 @@ class Command(crawl.Command):
         if self.exitcode or self._created is None:  # the crawl did not start, or ended early
             self.exitcode = exit_status()
             return
-        if is_none_read(self._created.stats.get_stats()):
+        if error_of(self._created.stats.get_stats(), run=None):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:

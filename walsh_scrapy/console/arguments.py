@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from walsh_scrapy.feeds.stores.handover import Position
+
 _MAX_DAYS: Final = 400
+_READER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_RUN: Final = re.compile(r"[0-9]{1,18}")
 
 
 def add_settings(parser: argparse.ArgumentParser, *, is_action: bool) -> None:
@@ -179,3 +184,26 @@ def read_patience(text: str) -> float:
         if 1.0 <= factor < math.inf:
             return factor
     raise ValueError(f"{text} is not a number of at least 1")
+
+
+def read_reader(text: str) -> str:
+    """Return the name of a reader."""
+    if not _READER.fullmatch(text):
+        raise ValueError(
+            f"{text[:80]!r} is not a name of 1 to 64 letters, digits, dots, hyphens and underscores"
+        )
+    return text
+
+
+def read_position(text: str) -> Position:
+    """Return the position of an entry."""
+    from walsh_scrapy.feeds.stores.handover import Position
+
+    return Position.parse(text)
+
+
+def read_run(text: str) -> int:
+    """Return the number of a run."""
+    if not _RUN.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not the number of a run")
+    return int(text)

@@ -26,6 +26,9 @@ from walsh_scrapy.console.arguments import (
     read_delay,
     read_duration,
     read_patience,
+    read_position,
+    read_reader,
+    read_run,
 )
 
 if TYPE_CHECKING:
@@ -409,20 +412,43 @@ def _hosts_delay(parser: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.new")
 def _new(parser: argparse.ArgumentParser) -> None:
-    """List the new entries by source, the newest first.
+    """List the new entries, or hand them over to a program.
 
-    Without --since, lists the entries since the start of the last run that found
-    any.
+    Without an option, lists the entries since the start of the last run that found
+    any, by source, the newest first. With --reader, lists every entry that this
+    reader has not got yet, and remembers that when all are written: if the command
+    is killed before, the next call lists them again. So a reader gets each entry
+    exactly once, or at least once after a kill, whichever crawls run beside it.
 
     examples:
       walsh new --since yesterday
-      walsh new --since 7d --json | jq -r .url
+      walsh new --reader mailer --json
+      walsh new --after 5e0c7a91b2d34f68:120 --json
+      walsh new --run 42 --json
 
     exit status:
       0  success, even if no entry is new
-      1  an entry cannot be read
+      1  an entry cannot be read, or there is no such run
+      3  another process reads as this reader now, or the position is of another state
     """
     add_since(parser)
+    add_value(
+        parser,
+        "--reader",
+        "NAME",
+        "the entries that the reader NAME has not got yet; a new reader begins with the first one",
+        read_reader,
+    )
+    add_flag(parser, "--from-now", "let a new reader begin with the next entry")
+    add_value(
+        parser,
+        "--after",
+        "STATEID:SEQ",
+        "the entries after a position that your program keeps, from the column position of --json; "
+        "0 for all entries",
+        read_position,
+    )
+    add_value(parser, "--run", "N", "the entries that a run found", read_run)
     add_json(parser)
 
 

@@ -73,7 +73,7 @@ class Engine:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._end_reason = ""
+        self.end_reason = ""  #: why the crawl was ended early; "" if it was not
         self._end: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended_early = False
@@ -88,7 +88,7 @@ class Engine:
         if self.ended_early:
             return
         self.ended_early = True
-        self._end_reason = reason
+        self.end_reason = reason
         if message:
             logger.critical("%s", message)
         if self._crawler.engine.running:
@@ -118,7 +118,7 @@ class Engine:
     @property
     def is_machine_failed(self) -> bool:
         """Whether the crawl ended because this machine cannot make connections."""
-        return self._end_reason == "machine_trouble"
+        return self.end_reason == "machine_trouble"
 
     def code_failed(self, error: BaseException) -> None:
         """Log an exception in the code of this add-on, and end the crawl."""
@@ -242,7 +242,7 @@ class Engine:
 
     def _close_spider(self) -> None:
         if self._slot is not None:  # else only the exit status can change
-            end = self._crawler.engine.close_spider_async(reason=self._end_reason)
+            end = self._crawler.engine.close_spider_async(reason=self.end_reason)
             self._end = asyncio.ensure_future(end)
 
     @property

@@ -6,6 +6,7 @@ below the log. The row has the summary as JSON, as in ``walsh_scrapy/summary.sch
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import math
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals
+from scrapy.extensions.feedexport import FeedExporter
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
@@ -64,8 +66,10 @@ class Summary(Component):
         self._logged_counts = ""
         self._display: Display | None = None
         self._timer = create_looping_call(self._show_progress)
+        self._exports_closed = asyncio.Event()
         crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
         crawl.crawler.signals.connect(self.spider_closed, signals.spider_closed)
+        crawl.crawler.signals.connect(self._exports_closed.set, signals.feed_exporter_closed)
 
     def spider_opened(self, spider: Spider) -> None:
         """Begin the row, and to show the progress, as ``WALSH_PROGRESS`` says."""
@@ -75,8 +79,14 @@ class Summary(Component):
         self._display = Display.open(self._crawl.settings.getdict("FEEDS"))
         self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
-    def spider_closed(self, reason: str) -> None:
-        """Complete the row, and log the summary; ``reason`` is why, as Scrapy names it."""
+    async def spider_closed(self, reason: str) -> None:
+        """Complete the row, and log the summary; ``reason`` is why, as Scrapy names it.
+
+        The exports are closed first, because one that cannot be stored is a failure of the run.
+        """
+        if self._crawl.crawler.get_extension(FeedExporter):
+            await self._exports_closed.wait()
+        reason = self._crawl.engine.end_reason or reason
         if self._timer.running:
             self._timer.stop()
         if self._display:

@@ -29,8 +29,8 @@ from walsh_scrapy.feeds.sources.source import (
 from walsh_scrapy.feeds.sourcesummary import (
     Problems,
     done_sources,
+    error_of,
     is_by_source,
-    is_none_read,
     source_lines,
     source_progress,
     source_summary,
@@ -174,8 +174,7 @@ class FeedCrawl(Declared):
         if not is_by_source(stats):
             return super().summary(stats, reason, now)
         record = source_summary(stats, self.problems, reason, now)
-        failed = f"no source was read, and {record['failed']} failed"
-        error = failed if is_none_read(stats) else ""
+        error = error_of(stats, self._crawl.context.run)
         return RunSummary("sources", record, source_lines(record), error)
 
     @property

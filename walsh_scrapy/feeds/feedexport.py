@@ -67,7 +67,6 @@ class FeedExporter(feedexport.FeedExporter):
             await ensure_awaitable(slot.storage.store(self._get_file(slot)))
         except Exception as error:  # noqa: BLE001 - storages of other projects may raise anything
             self._give_up(slot, error)
-            self.crawler.stats.inc_value(f"feedexport/failed_count/{kind}")
         else:
             description = f"{slot.format} feed ({slot.itemcount} items) in: {slot.uri}"
             logger.info("Stored %s", description)
@@ -75,10 +74,13 @@ class FeedExporter(feedexport.FeedExporter):
         await self.crawler.signals.send_catch_log_async(signals.feed_slot_closed, slot=slot)
 
     def _give_up(self, slot: FeedSlot, error: Exception) -> None:
+        kind = type(slot.storage).__name__
+        self.crawler.stats.inc_value(f"feedexport/failed_count/{kind}")
         self._crawl.engine.end(
             "export_failed",
             f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and due "
-            f"sources stay due; `{program_name()} export` writes the entries that the state has",
+            f"sources stay due; `{program_name()} new --run {self._crawl.context.run} --json` "
+            "prints its entries again",
         )
         if isinstance(slot.storage, FileFeedStorage):
             slot.storage.give_up(error)

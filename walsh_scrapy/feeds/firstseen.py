@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
@@ -38,7 +38,7 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.parts import Crawl
@@ -77,8 +77,13 @@ class FirstSeenMiddleware(Component):
         self._queue = crawl.queue
         self._outcomes = Outcomes(crawl, FeedCrawl.of(crawl))
         self._handled: WeakSet[Request] = WeakSet()  # requests whose outcome is recorded
+        crawl.crawler.signals.connect(self.item_failed, signals.item_error)
         # The Walsh-Research bot promises to keep metadata only; other bots may yield any item.
         self._metadata_only = self._context.options.is_walsh_research
+
+    def item_failed(self) -> None:
+        """Count an item that a pipeline failed to handle: it is in the state, and nowhere else."""
+        self._crawl.stats.inc_value("walsh/items/undelivered")
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass on start requests while the scheduler has room, with the errback of this class."""
@@ -200,7 +205,7 @@ class FirstSeenMiddleware(Component):
         """
         request = request_of(response)
         records = items.build_records()
-        new: frozenset[str] = frozenset()
+        new: dict[str, str] = {}
         left_out = feed.left_out + len(items.valid) - len(records)
         with self._outcomes.deferring(request):
             if not goes_on:
@@ -211,7 +216,7 @@ class FirstSeenMiddleware(Component):
                 new = self._outcomes.record_entries(request, records)
             self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawl.stats.inc_value("walsh/entries/new", len(new))
-        return [item for key, item in items.valid.items() if key in new]
+        return items.with_keys(new)
 
     def _find_alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's replacement for a request that robots.txt denied, or None."""
@@ -281,6 +286,15 @@ class DocumentItems:
             records.append(record)
         return records
 
+    def with_keys(self, keys: Mapping[str, str]) -> list[EntryItem]:
+        """Return the valid items that are new, each with the key of its row."""
+        new_items: list[EntryItem] = []
+        for key, item in self.valid.items():
+            if key in keys:
+                item.key = keys[key]
+                new_items.append(item)
+        return new_items
+
     def _date(self, place: int) -> str:
         return self._items[place].published or self._items[place].updated or ""
 
@@ -296,13 +310,13 @@ class DocumentItems:
             source=self._source.url if self._source else item.source,
             kind=item.kind,
             first_seen=self._now,
-            item=_as_json(item.to_dict()),
+            item=_as_json(item.to_stored()),
             run=self._run,
         )
 
 
 def _keys_of(item: EntryItem) -> EntryKeys:
-    return EntryKeys(item.page_key, item.key, item.title_key, item.published)
+    return EntryKeys(item.page_key, item.own_key, item.title_key, item.published)
 
 
 def _answered_at(response: object, now: float) -> float:

@@ -35,7 +35,7 @@ class _EntryKeys:
     They are not dataclass fields, so exports do not contain them.
     """
 
-    key: str = ""  #: hash of the entry's page and id; see `metadata.entries.with_keys`
+    own_key: str = ""  #: hash of the entry's page and id; see `metadata.entries.with_keys`
     page_key: str = ""  #: hash of the entry's page
     title_key: str | None = None  #: hash of the entry's page and title
     is_own: bool = True  #: False if the entry's page is on another host than its source
@@ -59,10 +59,17 @@ class EntryItem(_EntryKeys):
     note: str | None = None  #: the description after a link in an llms.txt
     language: str | None = None  #: a BCP 47 tag
     first_seen: str | None = None  #: RFC 3339, UTC; None until the state has recorded the entry
+    key: str | None = None  #: the key of its row in the state; None until that is written
 
     def to_dict(self) -> dict[str, object]:
         """Return the columns and their values, in the order of the exports."""
         return dict(zip(_NAMES, _values(self), strict=True))
+
+    def to_stored(self) -> dict[str, object]:
+        """Return the columns that the state stores as JSON, without the key of their row."""
+        values = self.to_dict()
+        del values["key"]
+        return values
 
     @classmethod
     def from_stored(cls, values: Mapping[str, Any]) -> Self:
@@ -98,7 +105,7 @@ class EntryItem(_EntryKeys):
             note=entry.note,
             language=feed.language,
         )
-        item.key = entry.key
+        item.own_key = entry.key
         item.page_key = entry.page_key
         item.title_key = entry.title_key
         item.is_own = entry.is_own
@@ -176,7 +183,7 @@ def _describe_problem(path: list[str], values: Mapping[str, object]) -> str:
     start = f"The item {title[:200]!r} of {str(values.get('source'))[:200]!r} is refused:"
     if not path:
         wrong = sorted(map(str, values.keys() - set(_NAMES)))
-        wrong += [name for name in _NAMES if name not in values]
+        wrong += [name for name in SCHEMA["required"] if name not in values]
         return f"{start} the field {wrong[0]:.80} is unknown or missing."
     return f"{start} {path[0]} must be {_PROPERTIES[path[0]]['description']}."
 

@@ -116,8 +116,8 @@ class Outcomes:
         entries: Sequence[EntryRecord],
         *,
         left_out: int = 0,
-    ) -> frozenset[str]:
-        """Commit a document with its entries; return the keys of the new entries.
+    ) -> dict[str, str]:
+        """Commit a document with its entries; return the new ones as `outcome_writer` does.
 
         The validators of a response that was cut off are not kept, because they stand for all of
         it. ``left_out`` is the number of entries beyond the limits of one document.
@@ -138,8 +138,8 @@ class Outcomes:
         result = Result("fetched", detail, response, response.url, feed, is_complete)
         return self._end_visit(request, result, entries)
 
-    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
-        """Commit entries of a visit that goes on; return the keys of the new entries.
+    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> dict[str, str]:
+        """Commit entries of a visit that goes on; return the new ones.
 
         When the source is due does not change. If the database refuses the entries, the visit
         fails when it ends.
@@ -148,7 +148,7 @@ class Outcomes:
             return self._commit(request, self._find_record(request), entries)
         except RefusedValues as error:
             self._refusals[visited(request)[1].url] = error
-            return frozenset()
+            return {}
 
     def continue_visit(
         self, request: Request, ended: Response | BaseException | None, following: Request
@@ -235,8 +235,8 @@ class Outcomes:
 
     def _end_visit(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
-    ) -> frozenset[str]:
-        """Commit how a visit ended; return the keys of the new entries.
+    ) -> dict[str, str]:
+        """Commit how a visit ended; return the new entries.
 
         If the database refuses the result, the visit has failed, so that the source backs off and
         is not read again in every run.
@@ -249,7 +249,7 @@ class Outcomes:
                 refusal = error
         return self._end_refused_visit(request, refusal)
 
-    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> frozenset[str]:
+    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> dict[str, str]:
         """Commit that a visit failed because its values were refused, and end the run."""
         url = visited(request)[1].url
         reason = f"the state does not accept what it brought ({refusal})"
@@ -264,7 +264,7 @@ class Outcomes:
 
     def _commit_end(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
-    ) -> frozenset[str]:
+    ) -> dict[str, str]:
         now = self._clock.now()
         visit, source = visited(request)
         response = result.response
@@ -318,8 +318,8 @@ class Outcomes:
         llmstxt: LlmsTxtRecord | None = None,
         *,
         ends: bool = False,
-    ) -> frozenset[str]:
-        """Commit the row of the source of a request; return the keys of the new entries.
+    ) -> dict[str, str]:
+        """Commit the row of the source of a request; return the new entries.
 
         The end of the exchange is written with it. ``ends`` means that the visit ends; the host is
         let go with its last visit.

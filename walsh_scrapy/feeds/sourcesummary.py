@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: The stats of denied sources, by gate.
 _DENIED_SOURCES: Final = re.compile(r"walsh/sources/denied/(\w+)")
+#: The start of the stats of exports that failed, as Scrapy names them.
+_FAILED_EXPORTS: Final = "feedexport/failed_count/"
 _COUNTED: Final = ("fetched", "unchanged", "deferred", "failed", "gone", "due", "not_due")
 #: In the JSON: reasons of failures, hosts of each, and hosts that are deferred.
 MAX_REASONS: Final = 50
@@ -77,6 +79,31 @@ def is_none_read(stats: Mapping[str, Any]) -> bool:
     return bool(counts["failed"]) and not (counts["fetched"] or counts["unchanged"])
 
 
+def undelivered_count(stats: Mapping[str, Any]) -> int:
+    """Return the number of new entries that a pipeline or an export may not have got.
+
+    After an export that failed nobody knows which, so all of the run are counted.
+    """
+    if any(name.startswith(_FAILED_EXPORTS) for name in stats):
+        return int(stats.get("walsh/entries/new", 0))
+    return int(stats.get("walsh/items/undelivered", 0))
+
+
+def error_of(stats: Mapping[str, Any], run: int | None) -> str:
+    """Return why a run has failed, as a sentence for the log; "" if it has not.
+
+    The exit status of such a run is 1.
+    """
+    errors: list[str] = []
+    if is_none_read(stats):
+        errors.append(f"no source was read, and {source_counts(stats)['failed']} failed")
+    if undelivered := undelivered_count(stats):
+        entries = count_of(undelivered, "new entry was", "new entries were")
+        again = f"`{program_name()} new --run {run} --json` prints the entries of this run"
+        errors.append(f"{entries} not delivered, because a pipeline or an export failed; {again}")
+    return "; ".join(errors)
+
+
 def source_summary(
     stats: Mapping[str, Any], problems: Problems, reason: str, now: float
 ) -> dict[str, Any]:
@@ -95,6 +122,7 @@ def source_summary(
         "next_due": stats.get("walsh/sources/next_due"),
         "new_entries": stats.get("walsh/entries/new", 0),
         "known_entries": stats.get("walsh/entries/known", 0),
+        "undelivered": undelivered_count(stats),
         "comments": stats.get("walsh/robots/comments", {}),
         "failures": [
             {
@@ -145,6 +173,7 @@ def source_lines(summary: Mapping[str, Any]) -> list[str]:
         ("not due", summary["not_due"], next_visit),
         ("stopped", summary["stopped"], "gone (410) on an earlier visit"),
         ("new entries", summary["new_entries"], f"{summary['known_entries']} known before"),
+        ("undelivered", summary["undelivered"], "a pipeline or an export failed"),
     ]
     steps = [f"next: {step}" for step in summary["next"]]
     return [*table(rows), *_comment_lines(summary["comments"]), *steps]

@@ -12,11 +12,13 @@ time between statements.
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
@@ -29,6 +31,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.engine import (
+    BEGIN_IDLE,
     BEGIN_SNAPSHOT,
     bare_engine,
     begin_statement,
@@ -49,6 +52,7 @@ from walsh_scrapy.state.errors import (
 from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import (
     FIRST_VERSION,
+    LOCK_NUMBER,
     VERSION,
     create,
     has_schema,
@@ -67,6 +71,11 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, ColumnElement, Connection, Engine, Executable, Row, Table
     from sqlalchemy.sql.dml import UpdateBase
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _Record = TypeVar("_Record", bound="DataclassInstance")
@@ -79,6 +88,7 @@ _RECONNECT_SECONDS: Final = 1.0
 #: process switches the file to WAL mode.
 _LOCK_RETRY_SECONDS: Final = 0.02
 _ENCODING_SQL: Final = text("SHOW server_encoding")
+_LOCK_SQL: Final = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 0))")
 _CLOCK_SQL: Final = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
 
 
@@ -182,6 +192,28 @@ class Database:
             with engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN" if self.is_sqlite else BEGIN_SNAPSHOT)
                 yield connection.execution_options(yield_per=MAX_ROWS_IN_MEMORY)
+        except DBAPIError as error:
+            raise self._wrap_error(describe_error(engine, error)) from error
+        finally:
+            engine.dispose()
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """Hold a lock for a block; False if another process holds the one with this name.
+
+        The lock is of no row, and no transaction waits for it. It ends with its process. A state in
+        memory needs none.
+        """
+        if self.is_sqlite:
+            with _file_lock(self.file, name) as is_locked:
+                yield is_locked
+            return
+        engine = engine_of(self._engine.url, poolclass=NullPool)
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql(BEGIN_IDLE)
+                is_locked = connection.scalar(_LOCK_SQL, {"name": f"{LOCK_NUMBER} {name}"})
+                yield bool(is_locked)
         except DBAPIError as error:
             raise self._wrap_error(describe_error(engine, error)) from error
         finally:
@@ -409,7 +441,8 @@ def files_of(url: str) -> list[Path]:
     Raises StateError.
     """
     file = StateFile.from_url(bare_engine(url).url)
-    return [Path(f"{file.path}{end}") for end in ("", "-wal", "-shm", "-journal") if file]
+    ends = ("", "-wal", "-shm", "-journal", "-locks")
+    return [Path(f"{file.path}{end}") for end in ends if file]
 
 
 # ---- the clock that all workers share ----
@@ -491,6 +524,35 @@ class ServerClock:
             self._server_ahead = ahead
         self._wall_ahead = time.time() - ended
         self._measured_at = ended
+
+
+# ---- locks beside an SQLite file ----
+
+#: Each lock is a byte of a file. Of two names with the same byte, one would wait for the other.
+_MAX_LOCK_BYTE: Final = 2**31
+
+
+@contextmanager
+def _file_lock(file: StateFile | None, name: str) -> Iterator[bool]:
+    """Hold a lock in the file FILE-locks for a block; False if another process holds it."""
+    if file is None or fcntl is None:
+        yield True
+        return
+    byte = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _MAX_LOCK_BYTE
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(Path(f"{file.path}-locks").open("ab"))
+            fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+            is_locked = True
+        except OSError as error:
+            is_locked = False
+            # Which of both an occupied lock is depends on the system.
+            if error.errno not in (errno.EAGAIN, errno.EACCES) or error.filename:
+                raise StateError(
+                    f"{file.path}-locks cannot be locked: {error.strerror}; check the permission "
+                    "to write in its folder, then start again"
+                ) from error
+        yield is_locked
 
 
 # ---- the file of an SQLite state ----

@@ -22,6 +22,7 @@ from sqlalchemy import delete, select, text
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.numbering import renew_id
 from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.tables import choices, runs
 
@@ -170,6 +171,7 @@ class BackupStore(Store):
     def record_file(self) -> str:
         """Record which file the state is. Return a warning if the last crawl used another file.
 
+        Such a state gets a new id, because its next numbers of entries may already have been used.
         If several crawls begin at once, one of them gets the warning.
         """
         file = self._database.file
@@ -181,6 +183,8 @@ class BackupStore(Store):
             recorded = connection.scalar(_FILE_SQL) or ""
             last = connection.scalar(_LAST_START_SQL)
             upsert(connection, choices, {"name": _FILE, "value": inode})
+            if recorded not in ("", inode):
+                renew_id(connection)
             return recorded, last
 
         recorded, last = self._database.write(write)

@@ -9,11 +9,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import delete, func, insert, literal, select, union_all, update
+from sqlalchemy import delete, func, insert, literal, or_, select, union_all, update
 
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
+from walsh_scrapy.state.numbering import number_entries
 from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:
@@ -99,14 +100,23 @@ class RunStore(Store):
         summary: Mapping[str, Any],
         online_at: float | None = None,
     ) -> None:
-        """Record the end of a run, its summary, and when it proved that the network works."""
+        """Record the end of a run, its summary, and when it proved that the network works.
+
+        Entries that have no number yet get one.
+        """
         values = {
             "ended_at": ended,
             "finish_reason": _storable_name(finish_reason),
             "summary": json.dumps(dict(summary)),
+            "online_at": online_at,
         }
-        values["online_at"] = online_at
-        self._database.change(update(runs).where(runs.c.id == number).values(values))
+        end = update(runs).where(runs.c.id == number).values(values)
+
+        def write(connection: Connection) -> None:
+            number_entries(connection)
+            connection.execute(end)
+
+        self._database.write(write)
 
     def is_network_proven(self, number: int, visited: float | None) -> bool:
         """Return True if another run than this one proved the network since the last visit.
@@ -155,6 +165,19 @@ class RunStore(Store):
         if only_crawls:
             query = query.where(runs.c.command == "")
         return [run_of(row) for row in self._all(query)]
+
+    def first_beside(self, run: RunRecord) -> float:
+        """Return the start of the first run that was still going on when another one began.
+
+        In epoch seconds. A run that was killed went on at least until its last new entry.
+        """
+        found_later = select(entries.c.run).where(entries.c.first_seen >= run.started_at)
+        goes_on = or_(runs.c.ended_at >= run.started_at, runs.c.id.in_(found_later))
+        first = select(func.min(runs.c.started_at)).where(
+            goes_on, runs.c.started_at <= run.started_at
+        )
+        started_at: float | None = self._database.scalar(first)
+        return run.started_at if started_at is None else started_at
 
     def moments(self) -> dict[str, float]:
         """Return the latest time of each table of the state that has one, in epoch seconds."""

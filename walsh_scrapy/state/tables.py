@@ -557,6 +557,11 @@ def create(connection: Connection) -> bool:
     return True
 
 
+def new_state_id() -> str:
+    """Return an id that no other state has."""
+    return token_hex(8)
+
+
 def first_choices() -> list[dict[str, str]]:
     """Return the rows of `choices` that each state has: a new id, and the number of no entry."""
-    return [{"name": STATE_ID, "value": token_hex(8)}, {"name": LAST_SEQ, "value": "0"}]
+    return [{"name": STATE_ID, "value": new_state_id()}, {"name": LAST_SEQ, "value": "0"}]

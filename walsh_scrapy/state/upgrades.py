@@ -25,6 +25,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, WORKER_SECONDS
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.database import NOW, Database, clock_of
 from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.numbering import number_entries
 from walsh_scrapy.state.retention import BackupStore
 from walsh_scrapy.state.tables import (
     VERSION,
@@ -70,6 +71,7 @@ def _to_6(connection: Connection) -> None:
     _add_column(connection, entries.c.seq)
     readers.create(connection)
     connection.execute(insert(choices), first_choices())
+    number_entries(connection)
 
 
 #: What each schema has that the one before it has not.

@@ -23,7 +23,14 @@ from walsh_scrapy.policy.pacing import MAX_EXCHANGE_SECONDS
 from walsh_scrapy.state.gaps import gap_view
 from walsh_scrapy.state.records import MAX_RESENT, REFUSED, upsert
 from walsh_scrapy.state.sql import Sql, length, times, whole
-from walsh_scrapy.state.tables import LAST_MOMENT, Due, choices, lock_schema, sources
+from walsh_scrapy.state.tables import (
+    LAST_MOMENT,
+    STATE_ID,
+    Due,
+    choices,
+    lock_schema,
+    sources,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -391,7 +398,9 @@ def _entries(sql: Sql) -> str:
         exported fields; lists are JSON
     backfill: whether it was there at the first visit of its source, so that it is not news
     run: the run that found it
-    key: of its page, or of page and id if the page had an entry before
+    key: identifies it, in items and exports too
+    seq, position: its place in the order in which readers get entries, and that for
+        `walsh new --after`; NULL until it has one, some seconds after its commit
     """
     names = [
         "title",
@@ -408,7 +417,8 @@ def _entries(sql: Sql) -> str:
     fields = ", ".join(f"{sql.field('item', name)} AS {name}" for name in names)
     return f"""
 SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS days_ago, kind,
-    source, {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key
+    source, {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key, seq,
+    (SELECT value FROM choices WHERE name = '{STATE_ID}') || ':' || seq AS position
 FROM entries"""
 
 
@@ -424,7 +434,8 @@ SELECT seen.*,
         WHEN finish_reason IN ('export_failed', 'gate_failed', 'log_failed', 'machine_trouble',
             'state_failed') THEN finish_reason
         WHEN failed > 0 AND coalesce(fetched, 0) + coalesce(unchanged, 0) = 0
-            THEN 'no source was read' END AS problem
+            THEN 'no source was read'
+        WHEN undelivered > 0 THEN 'entries were not delivered' END AS problem
 FROM (
     SELECT signs.*, ended_at IS NULL AND hosts_owned IS NULL
         AND {sql.now} - last_sign_at > longest_wait + 900.0 AS is_killed
@@ -433,6 +444,7 @@ FROM (
             {sql.number("summary", "failed")} AS failed,
             {sql.number("summary", "fetched")} AS fetched,
             {sql.number("summary", "unchanged")} AS unchanged,
+            {sql.number("summary", "undelivered")} AS undelivered,
             coalesce(ended_at, {sql.greatest("started_at", "coalesce(q.at, 0.0)")}) AS last_sign_at,
             CASE WHEN {max_wait} IS NULL THEN 0.0 WHEN CAST({max_wait} AS TEXT) = 'inf' THEN 86400.0
                 ELSE {sql.least(f"CAST({max_wait} AS DOUBLE PRECISION)", "86400.0")} END
@@ -457,14 +469,16 @@ def _runs(sql: Sql) -> str:
 
     run: its number
     problem: `killed`, the reason for an early end (`export_failed`, `gate_failed`, `log_failed`,
-        `machine_trouble`, `state_failed`), `no source was read`, or NULL
+        `machine_trouble`, `state_failed`), `no source was read`, `entries were not delivered` to
+        a pipeline or an export, or NULL
     advice, rank: what to do; 0 for a problem of the last two days, 1 for a running one
     spider, command: its spider; the command that requested by hand, NULL for a crawl
     state: `running`, `ended` or `killed`
     started_at, days_ago, ended_at, duration: its start, its end, and the seconds between them
     finish_reason: its end, as Scrapy names it
     requests: how many the log has of it
-    new_entries, fetched, unchanged, failed, deferred, denied: new entries, and sources by outcome
+    new_entries, undelivered: new entries; those that a pipeline or an export may not have got
+    fetched, unchanged, failed, deferred, denied: sources by outcome
     hosts_owned, last_sign_at: how many hosts it owns now; its end, last request, or start
     https_signed_by: the id of the key that signed its requests
     versions, summary: JSON objects; `walsh_scrapy/summary.schema.json` describes the summary
@@ -473,12 +487,22 @@ def _runs(sql: Sql) -> str:
     denied_counts = f"json_each({denied})" if sql.is_sqlite else f"json_each_text({denied}::json)"
     counts = ", ".join(
         f"{sql.number('summary', name)} AS {name}"
-        for name in ("new_entries", "fetched", "unchanged", "failed", "deferred")
+        for name in (
+            "new_entries",
+            "undelivered",
+            "fetched",
+            "unchanged",
+            "failed",
+            "deferred",
+        )
     )
     return f"""
 SELECT id AS run, problem,
     CASE WHEN problem = 'killed' THEN 'Was it killed, or out of memory? '
-            || 'The next crawl goes on with the sources that are still due.'
+            || 'The next crawl goes on with the sources that are still due. '
+            || 'If pipelines or exports need its entries: walsh new --run ' || id
+        WHEN undelivered > 0 THEN 'To see its log, and to get its entries again: '
+            || 'walsh new --run ' || id
         WHEN problem = 'no source was read' THEN
             'See why, and whether the network works: walsh sources --failing'
         WHEN problem IS NOT NULL THEN 'Its log says why it could not go on.' END AS advice,

@@ -98,7 +98,8 @@ def item_of(entry: StoredEntry) -> EntryItem:
     The item gets the present URL of its source, because the source may have moved since then.
     """
     try:
-        values: dict[str, Any] = json.loads(entry.item) | {"source": entry.source}
+        stored: dict[str, Any] = json.loads(entry.item)
+        values = stored | {"source": entry.source, "key": entry.key}
         return EntryItem(**{name: values[name] for name in values if name in _ITEM_FIELDS})
     except (ValueError, TypeError) as error:
         raise StateError(

@@ -28,6 +28,7 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.evidence import forget_begin, log_begin, log_end, log_no_answer
+from walsh_scrapy.state.numbering import number_entries
 from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.state.evidence import LoggedBegin, RequestRecord
     from walsh_scrapy.state.hoststore import OtherOwner
-    from walsh_scrapy.state.ownership import PermissionStatus, RequestLimits
+    from walsh_scrapy.state.ownership import Beat, PermissionStatus, RequestLimits
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -605,10 +606,16 @@ class Hosts:
         with suppress(StateUnavailable):
             moment = self._context.moment()
             worker = self._worker._replace(run=self._context.run)
-            beat = self._state.write(lambda connection: ownership.beat(connection, worker))
+            beat = self._state.write(partial(_beat_and_number, worker=worker))
             self._watch.see(beat.now, moment)
             self.workers = 1 + beat.other_workers
             self._is_new = False
+
+
+def _beat_and_number(connection: Connection, worker: Worker) -> Beat:
+    """Write that a worker is alive; number the entries that are committed by now."""
+    number_entries(connection)
+    return ownership.beat(connection, worker)
 
 
 def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:

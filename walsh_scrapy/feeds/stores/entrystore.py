@@ -118,7 +118,7 @@ _STORED_KEYS_SQL: Final = (
 _REPEATED_PAGES_SQL: Final = select(repeated_pages.c.page_key).where(
     repeated_pages.c.source == bindparam("of")
 )
-_INSERTED_SQL: Final = select(entries.c.own_key).where(
+_INSERTED_SQL: Final = select(*entries.c["own_key", "key"]).where(
     entries.c.source == bindparam("of"), entries.c.first_seen == bindparam("at")
 )
 _ENTRIES_SQL: Final = select(*entries.c["key", "item", "source", "backfill"])
@@ -184,18 +184,19 @@ def insert_unseen(
     *,
     backfill: bool = False,
     is_rerun: bool = False,
-) -> frozenset[str]:
-    """Insert the entries of one document that are new; return their keys.
+) -> dict[str, str]:
+    """Insert the entries of one document that are new; return the keys of their rows.
 
-    ``backfill`` means that their source is read for the first time. With ``is_rerun`` also return
-    the entries that an earlier attempt of the transaction inserted.
+    The keys of the result are those of the records. ``backfill`` means that their source is read
+    for the first time. With ``is_rerun`` also return the entries that an earlier attempt of the
+    transaction inserted.
 
     An entry whose page is on another host than its source is compared with the entries of the
     sources of that host, and is stored under keys that these do not use. So a source cannot make an
     entry of another host look known, which would keep it from being reported there.
     """
     if not records:
-        return frozenset()
+        return {}
     repeated = _RepeatedPages(connection, records)
     identified = _judge_ids(connection, records, repeated)
     original_keys: dict[str, str] = {}  # the keys in the document, by the keys as stored
@@ -213,11 +214,11 @@ def insert_unseen(
             original_keys[to_insert[-1].key] = original_keys[entry.key]
     new = _insert_unseen(connection, to_insert, repeated, backfill=backfill)
     if is_rerun:
-        inserted = connection.scalars(
+        inserted = connection.execute(
             _INSERTED_SQL, {"of": records[0].source, "at": records[0].first_seen}
         )
-        new |= {key for key in inserted if key in original_keys}
-    return frozenset(original_keys[key] for key in new)
+        new |= {own_key: key for own_key, key in inserted if own_key in original_keys}
+    return {original_keys[own_key]: key for own_key, key in new.items()}
 
 
 class _RepeatedPages:
@@ -309,8 +310,8 @@ def _insert_unseen(
     repeated: _RepeatedPages,
     *,
     backfill: bool,
-) -> frozenset[str]:
-    """Insert the entries that are not stored yet; return their keys.
+) -> dict[str, str]:
+    """Insert the entries that are not stored yet; return the keys of their rows by their own keys.
 
     Entries are inserted in the order of their pages: of two transactions that insert the same
     entries at the same time, one waits for the other, and they cannot deadlock. Entries with a date
@@ -339,29 +340,29 @@ def _insert_unseen(
             if is_first:
                 new_pages.add(page)
     if not rows:
-        return frozenset()
+        return {}
     new = _insert_rows(connection, rows)
-    lost_races = {row["own_key"] for row in rows} - new
+    lost_races = {row["own_key"] for row in rows} - new.keys()
     later += [entry for entry in records if entry.key in lost_races]
     if later:
         new |= _insert_unseen(connection, later, repeated, backfill=backfill)
     return new
 
 
-def _insert_rows(connection: Connection, rows: Sequence[RowValues]) -> frozenset[str]:
-    """Insert the rows that no other transaction has inserted; return their keys."""
+def _insert_rows(connection: Connection, rows: Sequence[RowValues]) -> dict[str, str]:
+    """Insert the rows that no other transaction has inserted; return their keys by own key."""
     if insert_if_new(connection, entries, rows) == len(rows):
-        return frozenset(row["own_key"] for row in rows)
+        return {row["own_key"]: row["key"] for row in rows}
     names = ("key", "own_key", "source", "first_seen")
     wanted = {tuple(row[name] for name in names) for row in rows}
     stored = select(*entries.c[names])
     keys = [row["key"] for row in rows]
-    return frozenset(
-        row.own_key
+    return {
+        row.own_key: row.key
         for batch in in_batches(keys)
         for row in connection.execute(stored.where(entries.c.key.in_(batch)))
         if tuple(row) in wanted
-    )
+    }
 
 
 def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any]:

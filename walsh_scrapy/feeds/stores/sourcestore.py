@@ -199,8 +199,10 @@ class SourceStore(Store):
         llmstxt: LlmsTxtRecord | None = None,
         *,
         host: str,
-    ) -> Callable[[Connection], frozenset[str]]:
-        """Return a function that writes the outcome of a visit and returns the keys of new entries.
+    ) -> Callable[[Connection], dict[str, str]]:
+        """Return a function that writes the outcome of a visit and returns its new entries.
+
+        The result has the keys of their rows, by the keys of the records.
 
         ``known`` is the record when the visit began, None before the first visit; ``record`` is the
         record after it. ``host`` is the host of the next visit, or its domain if domains are paced.
@@ -215,13 +217,13 @@ class SourceStore(Store):
         row = row_of(record)
         del row["resumed"]  # only the operator writes it
 
-        def write(connection: Connection) -> frozenset[str]:
+        def write(connection: Connection) -> dict[str, str]:
             nonlocal is_rerun
             facts = {name: row[name] for name in _FACTS}
             if known is None:
                 upsert(connection, sources, {**row, "url_key": key["of"]})
             elif (resumed := connection.scalar(_UPDATE_SQL, {**row, **key})) is None:
-                return frozenset()  # it moved, and the file declares the new URL by now
+                return {}  # it moved, and the file declares the new URL by now
             elif resumed != known.resumed:  # by the operator, during the visit
                 facts["failures"] = min(record.failures, 1)
                 changes = _NO_VALIDATORS | {"failures": facts["failures"]}
