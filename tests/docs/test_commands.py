@@ -41,6 +41,7 @@ from walsh_scrapy.policy.signing import PrivateKey, directory_body
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.records import SourceRecord
+from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import rss
@@ -355,6 +356,9 @@ class Project:
         if "hosts release" in line:
             with contextlib.closing(State(self._url)) as state:
                 hold(state, "blog.example", 3600.0)
+        if "--run" in line:
+            with contextlib.closing(State(self._url)) as state:
+                assert state.runs.begin(RunRecord(spider="feeds", started_at=1.0)) == 1
         command, _, filters = self._here(line).partition(" | ")
         name, *words = words_of(command)
         capfd = self._request.getfixturevalue("capfd")

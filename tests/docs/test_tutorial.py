@@ -37,9 +37,10 @@ STEPS = steps()
 
 
 def mask_times(line):
-    """Replace dates, times and seconds: they differ in each run."""
+    """Replace dates, times, seconds and keys: they differ in each run or with the port."""
     line = re.sub(r"\d+/\w+/\d{4}|\d{4}-\d\d-\d\d", "DATE", line)
     line = re.sub(r"\d\d:\d\d:\d\d", "TIME", line)
+    line = re.sub(r"\b[0-9a-f]{64}\b", "KEY", line)
     return re.sub(r"\b[\d.]+ s\b *", "N s ", line)
 
 

@@ -31,7 +31,7 @@ from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry
 
 COLUMNS = [
     *("kind", "source", "source_title", "url", "title", "id", "published", "updated"),
-    *("authors", "tags", "section", "note", "language", "first_seen"),
+    *("authors", "tags", "section", "note", "language", "first_seen", "key"),
 ]
 KEYS = ("k" * 64, "f" * 64, "t" * 64)
 GOOD = EntryItem(
@@ -70,7 +70,7 @@ def export(exporter_class, *exported, **options):
 def test_the_schema_is_sound_closed_and_knows_every_column():
     Draft202012Validator.check_schema(items.SCHEMA)
     assert items.SCHEMA["additionalProperties"] is False
-    assert items.SCHEMA["required"] == list(items.SCHEMA["properties"]) == COLUMNS
+    assert [*items.SCHEMA["required"], "key"] == list(items.SCHEMA["properties"]) == COLUMNS
     assert [column.name for column in fields(EntryItem)] == COLUMNS
 
 
@@ -117,7 +117,7 @@ def test_times_are_rfc_3339_in_utc(name, time):
         check_item(good(**{name: time}))
 
 
-@pytest.mark.parametrize("name", ["body", "summary", "content", "description", "key", 5])
+@pytest.mark.parametrize("name", ["body", "summary", "content", "description", "page_key", 5])
 def test_no_other_field_exists(name):
     with pytest.raises(InvalidItem, match="field "):
         check_item(ItemAdapter(GOOD).asdict() | {name: "x"})
@@ -226,13 +226,14 @@ def test_an_item_of_a_feed_carries_its_keys_beside_its_columns():
     item = EntryItem.from_entry(
         entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/"
     )
-    assert (item.key, item.page_key, item.title_key) == KEYS
+    assert (item.own_key, item.page_key, item.title_key) == KEYS
+    assert item.key is None
     assert list(ItemAdapter(item).asdict()) == COLUMNS
     assert (item.kind, item.source_title, item.language) == ("feed", "Blog", "en")
     assert (item.authors, item.tags) == (["Jo"], ["t"])
     check_item(replace(item, first_seen="2026-05-24T00:00:00Z"))
     for twin in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
-        assert (twin, twin.key, twin.page_key, twin.title_key) == (item, *KEYS)
+        assert (twin, twin.own_key, twin.page_key, twin.title_key) == (item, *KEYS)
 
 
 # --- exports

@@ -43,7 +43,7 @@ SEEN, NOW = "2026-05-23T00:00:00Z", 1_779_494_400.0
 
 def entry(number, published=None, title="x"):
     item = EntryItem(kind="feed", source=URL, title=title, published=published)
-    item.key = item.page_key = str(number)
+    item.own_key = item.page_key = str(number)
     return item
 
 
@@ -233,7 +233,7 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
 
     def commit_end(_outcomes, _request, result):
         results.append(result)
-        return frozenset()
+        return {}
 
     monkeypatch.setattr(Outcomes, "_commit", refuse)
     monkeypatch.setattr(Outcomes, "_find_record", lambda *_: None)
@@ -243,8 +243,8 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
     outcomes = Outcomes(crawl, SimpleNamespace(problems=None, visits=None))
     request = Request(URL)
     set_visit(request, SourceVisit(Source(URL), bool))
-    assert outcomes.record_entries(request, ()) == frozenset()
-    assert outcomes._end_visit(request, Result("fetched")) == frozenset()
+    assert outcomes.record_entries(request, ()) == {}
+    assert outcomes._end_visit(request, Result("fetched")) == {}
     ((reason, line),) = ends
     assert [result.outcome for result in results] == ["failed"]
     assert reason == "state_failed"

@@ -51,9 +51,8 @@ def make_state(url):
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
     known, host = Stores(state).sources.find(record.url), host_of(record.address)
-    return state.write(
-        Stores(state).sources.outcome_writer(known, record, found, llmstxt, host=host)
-    )
+    work = Stores(state).sources.outcome_writer(known, record, found, llmstxt, host=host)
+    return state.write(work).keys()
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):

@@ -228,7 +228,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url(state):
 def test_source_without_a_row_is_dropped_with_its_entries(state):
     """The operator declared it where it moved, while it was visited where it was."""
     work = Stores(state).sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
-    assert state.write(work) == set()
+    assert state.write(work) == {}
     assert (Stores(state).sources.all(), count_entries(state)) == ([], 0)
 
 

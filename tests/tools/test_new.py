@@ -1,18 +1,23 @@
 """`walsh new` and `walsh runs`; `walsh init`."""
 
 import contextlib
+import errno
 import json
 import runpy
 import shlex
+import subprocess
+import sys
 from functools import partial
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from tests.helpers import ROOT
 from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import AGENT, judge, refusal, site
 from walsh_scrapy import settings as ours
 from walsh_scrapy.console.program import main
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
@@ -50,6 +55,15 @@ def new(url, called):
     return partial(called, "new", WALSH_STATE_URL=url)
 
 
+@contextlib.contextmanager
+def closing_engine(url):
+    """Open a connection of another program to the database."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
+
+
 def titles(out):
     return [json.loads(line)["title"] for line in out.splitlines()]
 
@@ -85,6 +99,150 @@ def test_no_new_entries_is_no_failure(state, new):
 def test_without_a_state_nothing_is_new_and_none_is_made(called, tmp_path):
     none = f"sqlite:///{tmp_path / 'none.sqlite3'}"
     assert called("new", "--json", WALSH_STATE_URL=none) == (0, "", "")
+    assert not (tmp_path / "none.sqlite3").exists()
+
+
+def test_the_default_begins_with_the_workers_beside_the_last_run(state, new):
+    # Run 2 began a minute before AT; this one began an hour before, and ended after it.
+    beside = state.runs.begin(RunRecord(spider="feeds", started_at=AT - 3600))
+    state.runs.end(beside, AT, "finished", {})
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("4", at=AT - 3000, run=beside)])
+    assert find_last_start(state) == AT - 3600
+
+
+def test_a_killed_run_beside_the_last_one_is_known_by_its_entries(state):
+    beside = state.runs.begin(RunRecord(spider="feeds", started_at=AT - 3600))
+    assert find_last_start(state) == AT - 60
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("4", at=AT - 30, run=beside)])
+    assert find_last_start(state) == AT - 3600
+
+
+# A reader.
+
+
+def keys(out):
+    return [json.loads(line)["key"] for line in out.splitlines()]
+
+
+def test_a_reader_gets_each_entry_once_in_the_order_of_numbers(state, new):
+    assert keys(new("--reader", "a", "--json")[1]) == ["1", "2", "3"]
+    assert new("--reader", "a", "--json") == (0, "", "")
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("0", at=1.0)])
+    assert keys(new("--reader", "a", "--json")[1]) == ["0"]
+    assert keys(new("--reader", "b", "--json")[1]) == ["1", "2", "3", "0"]
+
+
+def test_a_new_reader_may_begin_with_the_next_entry(state, new):
+    assert new("--reader", "a", "--from-now", "--json") == (0, "", "")
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("4")])
+    assert keys(new("--reader", "a", "--from-now", "--json")[1]) == ["4"]
+
+
+def test_a_reader_goes_on_after_a_deleted_entry(state, new, url):
+    assert len(keys(new("--reader", "a", "--json")[1])) == 3
+    with closing_engine(url) as connection:
+        connection.execute(text("DELETE FROM entries WHERE key = '3'"))
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("4")])
+    (row,) = map(json.loads, new("--reader", "a", "--json")[1].splitlines())
+    assert (row["key"], row["seq"]) == ("4", 4)
+
+
+def test_a_reader_that_could_not_write_has_got_nothing(state, new, monkeypatch):
+    def fail():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("walsh_scrapy.tools.new._finish_output", fail)
+        status, _, error = new("--reader", "a", "--json")
+    assert (status, "No space" in error) == (1, True)
+    with Stores(state).handover.open_reader("a") as seq:
+        assert seq is None
+
+
+def test_a_reader_is_read_by_one_process_at_a_time(state, new, url):
+    held = (
+        "import sys; from walsh_scrapy.state.database import Database\n"
+        f"with Database({url!r}).lock('reader a') as is_free:\n"
+        "    print(is_free, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", held]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as other:
+        assert other.stdout.readline() == "True\n"
+        status, out, error = new("--reader", "a", "--json")
+        assert (status, out, error.count("\n")) == (3, "", 1)
+        assert "another process" in error
+        assert len(keys(new("--reader", "b", "--json")[1])) == 3
+        other.communicate()
+    assert len(keys(new("--reader", "a", "--json")[1])) == 3
+
+
+# A position that a program keeps.
+
+
+def positions(out):
+    return [json.loads(line)["position"] for line in out.splitlines()]
+
+
+def test_a_program_goes_on_at_the_position_that_it_keeps(state, new):
+    first, second, third = positions(new("--after", "0", "--json")[1])
+    assert positions(new("--after", first, "--json")[1]) == [second, third]
+    assert new("--after", third, "--json") == (0, "", "")
+    assert third in new("--after", third)[2]
+
+
+def test_a_position_of_another_state_or_of_no_entry_is_refused(state, new):
+    (*_, last) = positions(new("--after", "0", "--json")[1])
+    state_id, _, number = last.partition(":")
+    for position in (f"{'0' * 16}:{number}", f"{state_id}:{int(number) + 1}"):
+        status, out, error = new("--after", position)
+        assert (status, out, error.count("\n")) == (3, "", 1)
+        assert position in error
+
+
+def test_a_number_is_not_used_again_after_its_entry_was_deleted(state, new, url):
+    (*_, last) = positions(new("--after", "0", "--json")[1])
+    with closing_engine(url) as connection:
+        connection.execute(text("DELETE FROM entries WHERE key = '3'"))
+    assert new("--after", last, "--json") == (0, "", "")
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("4")])
+    assert keys(new("--after", last, "--json")[1]) == ["4"]
+
+
+@pytest.mark.parametrize("text", ["", "5", "x:1", "0123456789abcdef:", "0123456789abcdef:-1"])
+def test_a_position_that_is_none_is_a_wrong_call(state, new, text):
+    status, _, error = new("--after", text)
+    assert (status, error.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--reader", "a", "--run", "1"),
+        ("--since", "today", "--after", "0"),
+        ("--from-now",),
+        ("--reader", "a b"),
+        ("--reader", "x" * 65),
+        ("--run", "-1"),
+    ],
+)
+def test_options_that_contradict_are_a_wrong_call(state, new, words):
+    status, out, error = new(*words)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+
+
+def test_the_entries_of_a_run_are_printed_again(state, new):
+    assert sorted(keys(new("--run", "2", "--json")[1])) == ["2", "3"]
+    assert new("--run", "3", "--json") == (0, "", "")
+    status, _, error = new("--run", "9")
+    assert (status, "no run 9" in error) == (1, True)
+
+
+def test_a_reader_needs_a_state(called, tmp_path):
+    none = f"sqlite:///{tmp_path / 'none.sqlite3'}"
+    status, _, error = called("new", "--reader", "a", WALSH_STATE_URL=none)
+    assert (status, error.count("\n")) == (3, 1)
     assert not (tmp_path / "none.sqlite3").exists()
 
 

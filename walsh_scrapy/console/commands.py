@@ -423,13 +423,13 @@ def _new(parser: argparse.ArgumentParser) -> None:
     examples:
       walsh new --since yesterday
       walsh new --reader mailer --json
-      walsh new --after 5e0c7a91b2d34f68:120 --json
-      walsh new --run 42 --json
+      walsh new --after 0 --json
+      walsh new --run 1 --json
 
     exit status:
       0  success, even if no entry is new
       1  an entry cannot be read, or there is no such run
-      3  another process reads as this reader now, or the position is of another state
+      3  another process reads as this reader, or the position is of another state
     """
     add_since(parser)
     add_value(

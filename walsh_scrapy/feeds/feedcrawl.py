@@ -36,6 +36,7 @@ from walsh_scrapy.feeds.sourcesummary import (
     source_summary,
 )
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores.entrystore import number_entries
 from walsh_scrapy.feeds.stores.sourcestore import FIRST_POSITION, DeclaredSources, RunTerms
 from walsh_scrapy.feeds.stores.sync import OldFiles
 from walsh_scrapy.options import WrongArgument
@@ -243,6 +244,11 @@ class Visits:
         record = self.stores.sources.find(source.url)
         return record and record.with_url(source.url)
 
+    def number_entries(self, connection: Connection) -> None:
+        """Give numbers to the committed entries, if the run has found any."""
+        if self._crawler.stats.get_value("walsh/entries/new"):
+            number_entries(connection)
+
     def owner(self, url: str) -> Source | None:
         """Return the source that declares a URL, or None.
 
@@ -328,7 +334,7 @@ class DueSources:
         are left to those that are alive and visit the same sources. For all others this worker
         waits, and visits the sources that a killed worker has not visited.
         """
-        self._hosts.beat(self._selection_name)
+        self._hosts.beat(self._selection_name, self._visits.number_entries)
         while await self._wait_for_hosts():
             host = await self._queue.next_short(or_room=bool(self._to_take))
             if host is None:

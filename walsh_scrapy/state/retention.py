@@ -22,9 +22,8 @@ from sqlalchemy import delete, select, text
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.errors import StateError
-from walsh_scrapy.state.numbering import renew_id
 from walsh_scrapy.state.records import upsert
-from walsh_scrapy.state.tables import choices, runs
+from walsh_scrapy.state.tables import STATE_ID, choices, new_state_id, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -184,7 +183,7 @@ class BackupStore(Store):
             last = connection.scalar(_LAST_START_SQL)
             upsert(connection, choices, {"name": _FILE, "value": inode})
             if recorded not in ("", inode):
-                renew_id(connection)
+                upsert(connection, choices, {"name": STATE_ID, "value": new_state_id()})
             return recorded, last
 
         recorded, last = self._database.write(write)

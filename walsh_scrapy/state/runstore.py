@@ -14,7 +14,6 @@ from sqlalchemy import delete, func, insert, literal, or_, select, union_all, up
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
-from walsh_scrapy.state.numbering import number_entries
 from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
 
 if TYPE_CHECKING:
@@ -100,23 +99,14 @@ class RunStore(Store):
         summary: Mapping[str, Any],
         online_at: float | None = None,
     ) -> None:
-        """Record the end of a run, its summary, and when it proved that the network works.
-
-        Entries that have no number yet get one.
-        """
+        """Record the end of a run, its summary, and when it proved that the network works."""
         values = {
             "ended_at": ended,
             "finish_reason": _storable_name(finish_reason),
             "summary": json.dumps(dict(summary)),
             "online_at": online_at,
         }
-        end = update(runs).where(runs.c.id == number).values(values)
-
-        def write(connection: Connection) -> None:
-            number_entries(connection)
-            connection.execute(end)
-
-        self._database.write(write)
+        self._database.change(update(runs).where(runs.c.id == number).values(values))
 
     def is_network_proven(self, number: int, visited: float | None) -> bool:
         """Return True if another run than this one proved the network since the last visit.

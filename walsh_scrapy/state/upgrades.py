@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.schema import CreateColumn
 
 from walsh_scrapy.files import atomic_file
@@ -25,9 +25,9 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, WORKER_SECONDS
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.database import NOW, Database, clock_of
 from walsh_scrapy.state.errors import StateError
-from walsh_scrapy.state.numbering import number_entries
 from walsh_scrapy.state.retention import BackupStore
 from walsh_scrapy.state.tables import (
+    LAST_SEQ,
     VERSION,
     choices,
     entries,
@@ -71,7 +71,13 @@ def _to_6(connection: Connection) -> None:
     _add_column(connection, entries.c.seq)
     readers.create(connection)
     connection.execute(insert(choices), first_choices())
-    number_entries(connection)
+    places = select(
+        entries.c.key,
+        func.row_number().over(order_by=(entries.c.first_seen, entries.c.key)).label("place"),
+    ).subquery()
+    by_place = update(entries).where(entries.c.key == places.c.key).values(seq=places.c.place)
+    last = str(connection.execute(by_place).rowcount)
+    connection.execute(update(choices).where(choices.c.name == LAST_SEQ).values(value=last))
 
 
 #: What each schema has that the one before it has not.

@@ -399,8 +399,8 @@ def _entries(sql: Sql) -> str:
     backfill: whether it was there at the first visit of its source, so that it is not news
     run: the run that found it
     key: identifies it, in items and exports too
-    seq, position: its place in the order in which readers get entries, and that for
-        `walsh new --after`; NULL until it has one, some seconds after its commit
+    seq, position: its place in the order in which readers get entries, without and with the id of
+        the state; NULL until it has one, some seconds after its commit
     """
     names = [
         "title",

@@ -87,7 +87,7 @@ def test_an_item_of_a_link_has_its_section_and_note():
     feed = parse("# T\n\n## S\n\n- [a](b): c")
     item = EntryItem.from_entry(feed.entries[0], feed=feed, source=URL, kind="llms")
     assert (item.kind, item.source_title, item.section, item.note) == ("llms", "T", "S", "c")
-    assert item.key == feed.entries[0].key
+    assert item.own_key == feed.entries[0].key
     check_item(replace(item, first_seen=FIRST_SEEN))
 
 

@@ -28,7 +28,6 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.evidence import forget_begin, log_begin, log_end, log_no_answer
-from walsh_scrapy.state.numbering import number_entries
 from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
 
 if TYPE_CHECKING:
@@ -146,6 +145,7 @@ class Hosts:
         self._of_blocklist = frozenset(context.host(url) for url in urls if url)
         self._watch = TakeoverGuard()
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
+        self._write_also: Callable[[Connection], None] = lambda _connection: None
         self._owned: dict[str, OwnedHost] = {}
         self._in_flight: dict[Request, _InFlight] = {}
         self._visits: dict[str, _VisitedHost] = {}  # by the URL of its source
@@ -172,12 +172,16 @@ class Hosts:
 
     # ---- taking and letting go ----
 
-    def beat(self, sources: str) -> None:
+    def beat(
+        self, sources: str, also: Callable[[Connection], None] = lambda _connection: None
+    ) -> None:
         """Write regularly that this worker is alive, so that it keeps its hosts between requests.
 
         ``sources`` names the sources that it visits: workers with the same text visit the same.
+        ``also`` is called in each of these transactions, and at the end of the crawl.
         """
         if self._timer is None:
+            self._write_also = also
             self._worker = self._worker._replace(sources=sources)
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
@@ -310,7 +314,7 @@ class Hosts:
         with suppress(StateUnavailable, RefusedValues):
             for host in list(self._owned):
                 self._write_pending(host)
-            self._state.write(lambda connection: ownership.leave(connection, self._worker))
+            self._state.write(self._write_end)
         self._owned.clear()  # a coroutine that ends later must not write any more
 
     # ---- visits ----
@@ -606,16 +610,18 @@ class Hosts:
         with suppress(StateUnavailable):
             moment = self._context.moment()
             worker = self._worker._replace(run=self._context.run)
-            beat = self._state.write(partial(_beat_and_number, worker=worker))
+            beat = self._state.write(lambda connection: self._write_beat(connection, worker))
             self._watch.see(beat.now, moment)
             self.workers = 1 + beat.other_workers
             self._is_new = False
 
+    def _write_beat(self, connection: Connection, worker: Worker) -> Beat:
+        self._write_also(connection)
+        return ownership.beat(connection, worker)
 
-def _beat_and_number(connection: Connection, worker: Worker) -> Beat:
-    """Write that a worker is alive; number the entries that are committed by now."""
-    number_entries(connection)
-    return ownership.beat(connection, worker)
+    def _write_end(self, connection: Connection) -> None:
+        self._write_also(connection)
+        ownership.leave(connection, self._worker)
 
 
 def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:

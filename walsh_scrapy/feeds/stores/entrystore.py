@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, case, not_, or_, select, update
+from sqlalchemy import BigInteger, and_, bindparam, case, cast, func, not_, or_, select, update
 
 from walsh_scrapy.feeds.metadata.encoding import REPLACEMENT
 from walsh_scrapy.feeds.metadata.entries import (
@@ -30,7 +30,7 @@ from walsh_scrapy.feeds.metadata.entries import (
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import RowValues, in_batches, insert_if_new
-from walsh_scrapy.state.tables import entries, repeated_pages, sightings
+from walsh_scrapy.state.tables import LAST_SEQ, choices, entries, repeated_pages, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -135,6 +135,31 @@ _NEWEST_SQL: Final = (
 )
 
 
+_IS_LAST: Final = choices.c.name == LAST_SEQ
+_HAS_UNNUMBERED_SQL: Final = select(entries.c.key).where(entries.c.seq.is_(None)).limit(1)
+# Its lock lets one transaction number at a time. SQLite has no such lock, and needs none.
+_LAST_SQL: Final = select(cast(choices.c.value, BigInteger)).where(_IS_LAST)
+_LOCK_SQL: Final = _LAST_SQL.with_for_update()
+# PostgreSQL allows no window function beside FOR UPDATE. Rows that another transaction changes now
+# get a number the next time.
+_unnumbered = (
+    select(entries.c.key, entries.c.first_seen)
+    .where(entries.c.seq.is_(None))
+    .with_for_update(skip_locked=True)
+    .subquery()
+)
+_places = select(
+    _unnumbered.c.key,
+    func.row_number().over(order_by=(_unnumbered.c.first_seen, _unnumbered.c.key)).label("place"),
+).subquery()
+_NUMBER_SQL: Final = (
+    update(entries)
+    .where(entries.c.key == _places.c.key)
+    .values(seq=bindparam("last") + _places.c.place)
+)
+_SET_LAST_SQL: Final = update(choices).where(_IS_LAST).values(value=bindparam("last"))
+
+
 class EntrySnapshot:
     """The entries at one moment. ``opened`` closes open queries before their connection."""
 
@@ -176,6 +201,26 @@ class EntrySnapshot:
         """Return the newest entry of a source, or None."""
         row = self._connection.execute(_NEWEST_SQL, {"url": source}).first()
         return None if row is None else StoredEntry(*row)
+
+
+def has_unnumbered(connection: Connection) -> bool:
+    """Return True if an entry has no number yet."""
+    return connection.scalar(_HAS_UNNUMBERED_SQL) is not None
+
+
+def number_entries(connection: Connection) -> None:
+    """Give the next numbers to all entries that are committed and have none.
+
+    Readers get entries in this order. The time at which an entry was first seen is no such order,
+    because of two transactions the later one may commit first. So an entry is inserted without a
+    number, which makes nobody wait. A number is never used again, also if its entry is deleted.
+    """
+    if not has_unnumbered(connection):
+        return
+    last = connection.scalars(_LOCK_SQL).one()
+    # A statement of its own: on PostgreSQL it sees what was committed before it got the lock.
+    numbered = connection.execute(_NUMBER_SQL, {"last": last}).rowcount
+    connection.execute(_SET_LAST_SQL, {"last": str(last + numbered)})
 
 
 def insert_unseen(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from sqlalchemy import bindparam, select
 
+from walsh_scrapy.feeds.stores.entrystore import has_unnumbered, number_entries
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.errors import StateError
-from walsh_scrapy.state.numbering import has_unnumbered, last_number, number_entries, state_id
 from walsh_scrapy.state.records import insert_into
-from walsh_scrapy.state.tables import readers
+from walsh_scrapy.state.tables import LAST_SEQ, STATE_ID, choices, readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _POSITION: Final = re.compile(r"([0-9a-f]{16}):([0-9]{1,18})")
+_POSITION_SQL: Final = select(choices).where(choices.c.name.in_((STATE_ID, LAST_SEQ)))
 _SEQ_SQL: Final = select(readers.c.seq).where(readers.c.name == bindparam("reader"))
 
 
@@ -107,4 +108,5 @@ class HandoverStore(Store):
 
 
 def _last_position(connection: Connection) -> Position:
-    return Position(state_id(connection), last_number(connection))
+    values = {row.name: row.value for row in connection.execute(_POSITION_SQL)}
+    return Position(values[STATE_ID], int(values[LAST_SEQ]))
