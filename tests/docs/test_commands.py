@@ -188,6 +188,8 @@ def test_a_command_line_is_one_that_works(line, request):
         assert " ".join(arguments[1:]) in MAKEFILE
     elif line == "python3 -m venv .venv" or line.startswith(".venv/bin/python -m pytest "):
         assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
+    elif program == "python" and arguments[0] == "docs/deployment/handover.py":
+        assert (ROOT / arguments[0]).is_file()  # tests/contract/test_handover_crawl.py runs it
     elif program == "python" and arguments[1].startswith("benchmarks."):
         words = shlex.split(line, comments=True)
         ran = execute(sys.executable, *words[1:3], "--help", cwd=ROOT)
