@@ -2,10 +2,12 @@
 
     python -m benchmarks.kills [KILLS]
 
-A crawl is killed (SIGKILL) at one of nine points, in turn, at the first to the fourth time that it
-reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost, known
-twice or exported twice. No request is missing in the log, and one without an end is of a killed
-crawl. Neither the audit nor the log of the servers has a broken MUST.
+A crawl is killed (SIGKILL) at one of ten points, in turn, at the first to the fourth time that it
+reaches it; then the next one goes on. The last one ends by itself. After each crawl a reader reads
+the entries, and every fourth time it is killed before it remembers them. Goals: no entry is lost,
+known twice or exported twice, and the reader gets each once, or again after it was killed. No
+request is missing in the log, and one without an end is of a killed crawl. Neither the audit nor
+the log of the servers has a broken MUST.
 """
 
 import json
@@ -27,8 +29,9 @@ from sqlalchemy import create_engine, text
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
+from walsh_scrapy.feeds import feedcrawl
 from walsh_scrapy.feeds.attest import attest
-from walsh_scrapy.feeds.stores import sourcestore
+from walsh_scrapy.feeds.stores import Stores, sourcestore
 from walsh_scrapy.state import State, ownership
 from walsh_scrapy.state.evidence import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.crawl import find_project, run_crawl
@@ -44,7 +47,7 @@ PROJECT = find_project(Path(__file__).parent)
 #: The last step before the process is killed.
 POINTS = (
     *("taken", "begun", "allowed", "sent", "answered"),
-    *("ended", "written", "freed", "committed"),
+    *("ended", "written", "freed", "committed", "numbered"),
 )
 #: The maximum number of times that a crawl reaches its point before it is killed.
 MAX_REACHED = 4
@@ -58,7 +61,10 @@ _FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
     "written": (sourcestore, "insert_unseen"),
     "freed": (ownership, "let_go"),
     "committed": (Hosts, "commit"),
+    "numbered": (feedcrawl, "number_entries"),
 }
+#: The reader is killed instead of every fourth time that it would remember what it has got.
+READER_KILLS: Final = 4
 _AT = "WALSH_KILL_AT"
 
 
@@ -96,6 +102,40 @@ class Killed:
         return passing
 
 
+class Reader:
+    """A reader of the entries of a state, which may be killed before it remembers them."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._once: Counter[str] = Counter()  # by key
+        self._again: set[str] = set()  # read when it was killed, so they come once more
+
+    def read(self, *, is_killed: bool = False) -> None:
+        """Read what is new, as `walsh new --reader` does."""
+        with closing(State(self._url)) as state:
+            handover = Stores(state).handover
+            with handover.open_reader("reader") as seq:
+                last = handover.last_position()
+                rows = state.rows(
+                    "readable_entries",
+                    columns="key",
+                    where="seq > :after AND seq <= :last",
+                    params={"after": seq or 0, "last": last.seq},
+                )
+                keys = [row["key"] for row in rows]
+                if is_killed:
+                    self._again.update(keys)
+                    return
+                self._again.difference_update(keys)
+                self._once.update(keys)
+                handover.remember("reader", last.seq, state.now())
+
+    def wrong(self, entries: int) -> int:
+        """Return how many of so many entries did not come once, or not again after a kill."""
+        read_twice = self._once.total() - len(self._once)
+        return abs(entries - len(self._once)) + read_twice + len(self._again)
+
+
 def main(report: Report, kills: int) -> None:
     """Kill crawls on each database, and check the state."""
     for name, url in states():
@@ -123,6 +163,7 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
             "FEEDS": json.dumps({str(exported): {"format": "jsonl"}}),
         }
         killing = settings | {"EXTENSIONS": json.dumps({"benchmarks.kills.Killed": 1})}
+        reader = Reader(url)
         while done.total() < kills:
             point = POINTS[done.total() % len(POINTS)]
             at = {_AT: f"{point} {seeded.randint(1, MAX_REACHED)}"}
@@ -130,8 +171,10 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
             if ended.exit_code != -signal.SIGKILL:
                 raise SystemExit(f"{at}: a crawl ended with {ended.exit_code}\n{ended.stderr}")
             done[point] += 1
+            reader.read(is_killed=done.total() % READER_KILLS == 0)
         if run_crawl(web, settings=settings, **options).exit_code:
             raise SystemExit("the last crawl failed")
+        reader.read()
         report.say(f"{name}: killed {', '.join(f'{n} times {point}' for point, n in done.items())}")
         lines = exported.read_text("utf-8").splitlines()
         urls = Counter(json.loads(line)["url"] for line in lines)
@@ -144,6 +187,7 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
         Figure("kills", done.total(), min_value=kills),
         Figure("entries lost", 2 * len(hosts) - entries, max_value=0),
         Figure("exported twice", len(lines) - len(urls), max_value=0),
+        Figure("entries not read once", reader.wrong(2 * len(hosts)), max_value=0),
         Figure("requests without a row", late, max_value=0),
         Figure("requests without an end, of runs that ended", unended, max_value=0),
         Figure("findings in the state", len(findings), max_value=0),
