@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, event, insert, text, update
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import oldstate
-from walsh_scrapy.state import State, StateError, ownership, upgrades
+from walsh_scrapy.state import State, StateError, database, ownership, upgrades, waiting
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.tables import VERSION, runs, schema_version, workers
@@ -85,6 +85,25 @@ def test_every_row_is_kept_and_each_step_is_told(old):
     again = []
     State(old, upgrade=again.append).close()
     assert again == []
+
+
+def test_entries_get_numbers_in_the_order_in_which_they_were_seen(old):
+    with contextlib.closing(State(old, upgrade=print)) as state:
+        rows = list(state.rows("readable_entries", order_by="first_seen, key"))
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert len(rows) > 5
+
+
+def test_a_statement_of_an_upgrade_may_take_long(postgresql_url, monkeypatch):
+    """A server that changes a million rows is silent for longer than a crawl waits."""
+    monkeypatch.setattr(database, "SILENCE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(waiting, "SILENCE_TIMEOUT_SECONDS", 0.2)
+    with create_engine(postgresql_url, poolclass=NullPool).begin() as connection:
+        connection.execute(update(schema_version).values(version=FIRST))
+    slow = {VERSION: lambda connection: connection.exec_driver_sql("SELECT pg_sleep(1)")}
+    monkeypatch.setattr(upgrades, "STEPS", slow)
+    State(postgresql_url, upgrade=print).close()
+    assert version_of(postgresql_url) == VERSION
 
 
 def test_the_file_as_it_was_is_beside_it(file):

@@ -61,7 +61,13 @@ from walsh_scrapy.state.tables import (
 )
 from walsh_scrapy.state.url import names_file, without_password
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
-from walsh_scrapy.state.waiting import LOCK_TIMEOUT_SECONDS, LOST_SERVER_TIMEOUT_SECONDS, Waiting
+from walsh_scrapy.state.waiting import (
+    LOCK_TIMEOUT_SECONDS,
+    LOST_SERVER_TIMEOUT_SECONDS,
+    SILENCE_TIMEOUT_SECONDS,
+    UPGRADE_SILENCE_TIMEOUT_SECONDS,
+    Waiting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -270,7 +276,9 @@ class Database:
                     f"{self} was written by an older version, and is not upgraded yet: call "
                     f"`{program_name()} upgrade`, or start a crawl, which does the same"
                 )
+            self._waiting.silence_seconds = UPGRADE_SILENCE_TIMEOUT_SECONDS
             upgrade(self)
+            self._waiting.silence_seconds = SILENCE_TIMEOUT_SECONDS
         if not is_new and not self.read(has_views):
             try:
                 self.write(create_views)

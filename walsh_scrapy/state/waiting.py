@@ -15,6 +15,8 @@ LOCK_TIMEOUT_SECONDS: Final = 10.0
 IDLE_TIMEOUT_SECONDS: Final = 5.0
 #: Seconds that a server may stay silent. That is more than it waits for a lock without a word.
 SILENCE_TIMEOUT_SECONDS: Final = 20.0
+#: The same for a statement of an upgrade, which changes all rows of a table.
+UPGRADE_SILENCE_TIMEOUT_SECONDS: Final = 3600.0
 #: Seconds that a crawl waits for a database server that went away.
 LOST_SERVER_TIMEOUT_SECONDS: Final = 120.0
 #: Seconds of an attempt to connect: of the first one, and of each later one. libpq accepts no time
@@ -35,6 +37,7 @@ class Waiting:
     def __init__(self, may_wait: Callable[[], bool]) -> None:
         self.may_wait = may_wait
         self.is_over = False
+        self.silence_seconds = SILENCE_TIMEOUT_SECONDS  #: that a server may stay silent now
         self.is_open = False  #: True once the database was used, so that connections are repeated
 
     def may_last(self, began: float, seconds: float) -> bool:
@@ -70,7 +73,7 @@ def bounded_connector(waiting: Waiting) -> Callable[..., object]:
                     ready = yield wanted
                     if ready != Ready.NONE:
                         began = time.monotonic()
-                    elif not waiting.may_last(began, SILENCE_TIMEOUT_SECONDS):
+                    elif not waiting.may_last(began, waiting.silence_seconds):
                         self.close()
                         seconds = time.monotonic() - began
                         raise psycopg.OperationalError(f"the server is silent for {seconds:.0f} s")
