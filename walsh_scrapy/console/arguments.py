@@ -92,10 +92,13 @@ def add_since(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "--since", "WHEN", text, _read_moment)
 
 
-def add_output(parser: argparse.ArgumentParser, *, takes_stdout: bool = True) -> None:
-    """Add the options ``-o`` and ``-O``."""
-    new = "write to a new FILE, or - for standard output" if takes_stdout else "write to a new FILE"
-    parser.add_argument("-o", "--output", metavar="FILE", help=new)
+def add_output(
+    parser: argparse.ArgumentParser,
+    metavar: str = "FILE",
+    text: str = "write to a new FILE, or - for standard output",
+) -> None:
+    """Add the options ``-o``, which ``text`` describes, and ``-O``."""
+    parser.add_argument("-o", "--output", metavar=metavar, help=text)
     parser.add_argument(
         "-O",
         "--overwrite-output",

@@ -536,21 +536,30 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 @_command(DATA, "tools.backup")
 def _backup(parser: argparse.ArgumentParser) -> None:
-    """Back up the state database to one file, even during a crawl.
+    """Back up the state database to a file, or copy it to another database.
 
-    Makes a consistent copy of an SQLite database. For PostgreSQL use pg_dump. The
+    Makes a consistent copy of an SQLite database, even during a crawl. For
+    PostgreSQL use pg_dump. The
     signing key, the sources file and the settings are not part of the database: back
     them up as well.
 
+    With a URL it copies all rows to another database, from SQLite to PostgreSQL or
+    back, and prints the setting that names it. That database has no state yet, or
+    one without rows. It is written in one transaction, completely or not at all.
+    Give the password of PostgreSQL in PGPASSWORD or ~/.pgpass. What crawls write to
+    the old database after the copy began is not copied.
+
     examples:
       walsh backup -o walsh-backup.sqlite3
+      walsh backup -o postgresql+psycopg://walsh@db.internal/walsh
+      walsh backup -o sqlite:////srv/walsh/walsh.sqlite3
 
     exit status:
       0  the copy was written
       1  the file already exists or cannot be written, or the state database is on
          PostgreSQL
     """
-    add_output(parser, takes_stdout=False)
+    add_output(parser, "FILE|URL", "write to a new FILE, or to the empty database at a URL")
 
 
 @_command(DATA, "tools.upgrade")

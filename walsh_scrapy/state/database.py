@@ -107,7 +107,9 @@ class Database:
     accepted a write, they wait for at most two minutes, while ``may_wait`` returns True. Nothing
     more is sent to a server that stayed silent or did not come
     back. ``clock``, which returns epoch seconds, replaces the clock of the database. ``upgrade`` is
-    called for a state of an older schema; without it, such a state is refused.
+    called for a state of an older schema; without it, such a state is refused. ``is_target`` opens
+    a database that gets the rows of another state: whatever tables it has, they are left to the
+    caller, and a statement may take as long as it needs.
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class Database:
         may_wait: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] | None = None,
         upgrade: Callable[[Database], None] | None = None,
+        *,
+        is_target: bool = False,
     ) -> None:
-        self._waiting = Waiting(may_wait)
+        self._waiting = Waiting(may_wait, math.inf if is_target else SILENCE_TIMEOUT_SECONDS)
         self._simulated_clock = clock
         self._engine = open_engine(url, self._waiting)
         # A crawl that was refused at its start does not call ``close``.
@@ -134,7 +138,9 @@ class Database:
         try:
             if self.file is not None:
                 self.file.check_sound()
-            self._prepare(upgrade)
+            self._check_encoding()
+            if not is_target:
+                self._prepare(upgrade)
         except DBAPIError as error:
             self.close()
             raise describe_error(self._engine, error) from error
@@ -265,9 +271,8 @@ class Database:
 
     def _prepare(self, upgrade: Callable[[Database], None] | None) -> None:
         """Create the tables if there are none, check their version, and bring views up to date."""
-        self._check_encoding()
         # Without the first look each start would wait for the write lock.
-        is_new = not self.read(has_schema) and self.write(_create_schema)
+        is_new = not self.read(has_schema) and self.write(create_schema)
         if is_new:
             logger.info("created the state database %s", self)
         if self._is_old():
@@ -397,7 +402,7 @@ class Database:
             raise self._wrap_error(error) from error
 
 
-def _create_schema(connection: Connection) -> bool:
+def create_schema(connection: Connection) -> bool:
     """Create tables and views, if there are no tables, and return True if there were none."""
     is_new = create(connection)
     if is_new:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from walsh_scrapy.state.errors import StateError, unusable_url
+from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.url import (
     MALFORMED,
     POOLER,
@@ -60,25 +60,34 @@ def open_engine(url: str, waiting: Waiting) -> Engine:
     return engine
 
 
-def bare_engine(url: str) -> Engine:
-    """Return an engine that creates and changes nothing by itself. Raises StateError."""
+def bare_engine(url: str, name: str = "WALSH_STATE_URL") -> Engine:
+    """Return an engine that creates and changes nothing by itself.
+
+    Raises StateError, which calls the URL by ``name``: where a person has written it.
+    """
     try:
         address = parse_url(url)
         if address.query.get(POOLER, "1") != "1":
-            raise StateError(f"WALSH_STATE_URL: {POOLER} must be 1, or left out")
+            raise StateError(f"{name}: {POOLER} must be 1, or left out")
         engine = engine_of(address)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         if getattr(error, "name", None) == "psycopg":
             need = "needs psycopg: pip install 'walsh-scrapy[postgres]'"
-            raise StateError(
-                f"WALSH_STATE_URL is {without_password(url)!r}, which {need}"
-            ) from error
+            raise StateError(f"{name} is {without_password(url)!r}, which {need}") from error
         # The error of another URL than SQLite's may quote a password.
         is_safe = url.startswith("sqlite") or isinstance(error, NoSuchModuleError)
-        raise unusable_url(url, error if is_safe else MALFORMED) from None
+        raise _unusable_url(name, url, error if is_safe else MALFORMED) from None
     if engine.dialect.name not in ("sqlite", "postgresql"):
-        raise unusable_url(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
+        raise _unusable_url(name, url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
     return engine
+
+
+def _unusable_url(name: str, url: str, reason: object) -> StateError:
+    """Return the StateError for a URL that names no database that can be opened."""
+    return StateError(
+        f"{name} is {without_password(url)!r}, which does not open a database ({reason}); "
+        "write sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
+    )
 
 
 def engine_of(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
@@ -144,8 +153,8 @@ def _make_folder(url: URL) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(
-                f"WALSH_STATE_URL is in the folder of {path}, which cannot be created: "
-                f"{error.strerror}"
+                f"the folder of the state {path} cannot be created: {error.strerror}; make it, or "
+                "name another place"
             ) from error
 
 

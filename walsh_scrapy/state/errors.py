@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: The remedy for a database on PostgreSQL whose encoding cannot store every text.
 CREATE_IN_UTF8: Final = (
     "create another one with CREATE DATABASE name ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' "
-    "TEMPLATE template0, and name it in WALSH_STATE_URL"
+    "TEMPLATE template0, and name that one"
 )
 #: The remedy for an SQLite file with a damaged page.
 DAMAGED: Final = "if the file is damaged, restore a backup, or move it away to start an empty state"
@@ -31,18 +31,17 @@ READ_ONLY: Final = "25006"
 #: PostgreSQL's invalid_sql_statement_name and duplicate_prepared_statement.
 _NOT_PREPARED: Final = ("26000", "42P05")
 _OTHER_TABLES: Final = (
-    "its tables are not as walsh-scrapy made them; restore a backup, or set WALSH_STATE_URL to "
-    "another database"
+    "its tables are not as walsh-scrapy made them; restore a backup, or name another database"
 )
 #: The remedies for errors of PostgreSQL by their SQLSTATE, or by a class of SQLSTATEs.
 _REMEDIES: Final = {
     "08": "check that the server runs and accepts the login, then start again",
     "25006": "the server, the database or the role only allows reading: wait until a failover is "
-    "over, name the primary server in WALSH_STATE_URL, or set default_transaction_read_only = off "
+    "over, name the primary server, or set default_transaction_read_only = off "
     "for the role, then start again",
     "25P03": "set a longer idle_in_transaction_session_timeout for the role, then start again",
     "25P04": "set a longer transaction_timeout for the role, then start again",
-    "3D000": "create the database, or name another one in WALSH_STATE_URL",
+    "3D000": "create the database, or name another one",
     "3F000": "set the search_path of the role to a schema that exists, then start again",
     "40": "other sessions change the same rows again and again; end them, then start again",
     "42": _OTHER_TABLES,
@@ -108,7 +107,7 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
         return _SQLITE_REMEDIES.get(primary_code(error), DAMAGED)
     state = sqlstate_of(error) or ""
     if state in _NOT_PREPARED and not is_pooled(engine.url):
-        return f"there is a pooler in transaction mode: add ?{POOLER}=1 to WALSH_STATE_URL"
+        return f"there is a pooler in transaction mode: add ?{POOLER}=1 to the URL"
     if "conversion between UTF8 and" in str(error.orig):
         return CREATE_IN_UTF8
     if _TOO_MANY_CONNECTIONS.search(str(error.orig)):
@@ -130,11 +129,3 @@ def refuses_values(error: DBAPIError) -> bool:
 def sqlstate_of(error: DBAPIError) -> str | None:
     """Return the SQLSTATE of an error of PostgreSQL, which has five characters."""
     return getattr(error.orig, "sqlstate", None)
-
-
-def unusable_url(url: str, reason: object) -> StateError:
-    """Return the StateError for a URL that names no database that can be opened."""
-    return StateError(
-        f"WALSH_STATE_URL is {without_password(url)!r}, which does not open a database ({reason}); "
-        "write sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
-    )

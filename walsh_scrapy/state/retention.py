@@ -99,6 +99,8 @@ _FILE_SQL: Final = select(choices.c.value).where(choices.c.name == _FILE)
 _CHECK: Final = "quick_check"
 _CHECK_SQL: Final = select(choices.c.value).where(choices.c.name == _CHECK)
 _QUICK_CHECK_SQL: Final = text("PRAGMA quick_check(1)")
+#: The rows of `choices` that are about the file alone, and not about the state in it.
+OF_FILE: Final = (_FILE, _CHECK)
 _SOUND: Final = "ok"
 #: A sound file is checked again after this time. A larger file is not: that would take minutes.
 CHECK_SECONDS: Final = 86_400.0

@@ -44,7 +44,6 @@ from walsh_scrapy.state.views import create_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from sqlalchemy import Column, Connection
 
@@ -58,7 +57,7 @@ _MIB: Final = 2**20
 #: indexes, and for the write-ahead log.
 _FREE_SIZES: Final = 3
 
-_LIVE_WORKERS_SQL: Final = (
+_BEATING_SQL: Final = (
     select(runs.c.id, runs.c.spider, runs.c.started_at)
     .select_from(workers.outerjoin(runs, runs.c.id == workers.c.run))
     .where(workers.c.expires_at - WORKER_SECONDS > NOW - _SILENT_SECONDS)
@@ -103,10 +102,9 @@ def upgrade(database: Database, report: Callable[[str], None]) -> None:
     is_waiting = False
     while busy := database.write(partial(_upgrade, database, report)):
         if time.monotonic() > deadline:
-            names = ", ".join(map(_name_of, busy))
             raise StateError(
                 f"{database} is not upgraded to schema {VERSION} while other crawls use it: "
-                f"{names}; end them, then start again"
+                f"{', '.join(busy)}; end them, then start again"
             )
         if not is_waiting:
             is_waiting = True
@@ -116,13 +114,13 @@ def upgrade(database: Database, report: Callable[[str], None]) -> None:
 
 def _upgrade(
     database: Database, report: Callable[[str], None], connection: Connection
-) -> Sequence[Any]:
+) -> Sequence[str]:
     """Upgrade the state in a transaction; return the live workers instead, if there are any."""
     lock_schema(connection)
     (version,) = versions(connection)
     if version == VERSION:  # another process was first
         return ()
-    if busy := connection.execute(_LIVE_WORKERS_SQL, clock_of(connection)).all():
+    if busy := live_workers(connection):
         return busy
     report(f"upgrading {database} from schema {version} to {VERSION}")
     if database.file is not None:
@@ -135,6 +133,11 @@ def _upgrade(
     create_views(connection)
     report(f"the changes took {time.monotonic() - began:.1f} s")
     return ()
+
+
+def live_workers(connection: Connection) -> list[str]:
+    """Return the names of the workers that beat: run, spider and start of each."""
+    return [_name_of(*row) for row in connection.execute(_BEATING_SQL, clock_of(connection))]
 
 
 def _copy(database: Database, path: Path, version: int) -> Path:
@@ -166,8 +169,7 @@ def _copy(database: Database, path: Path, version: int) -> Path:
     return copy
 
 
-def _name_of(worker: tuple[int | None, str, float]) -> str:
-    number, spider, started_at = worker
+def _name_of(number: int | None, spider: str, started_at: float) -> str:
     if number is None:
         return "a crawl that is starting"
     return f"run {number} ({spider}), since {format_moment(started_at)}"

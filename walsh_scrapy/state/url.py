@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import make_url
 
@@ -54,6 +54,15 @@ def names_file(url: URL) -> bool:
 def is_pooled(url: URL) -> bool:
     """Return True if the URL says that a connection pooler in transaction mode is in between."""
     return POOLER in url.query
+
+
+def setting_of(text: str) -> str:
+    """Return a URL of a database as it may stand in a file of settings: without its password."""
+    url = parse_url(text)
+    if names_file(url):
+        return f"sqlite:///{quote(str(url.database))}"
+    shown = url.set(password=None).difference_update_query(["password", "sslpassword"])
+    return shown.render_as_string()
 
 
 def without_password(url: str | URL) -> str:

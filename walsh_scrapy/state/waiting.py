@@ -32,12 +32,15 @@ class Waiting:
 
     ``may_wait`` returns False once the run is to end. So a run that was stopped or failed ends
     within seconds, however many transactions follow. Moments are times of the monotonic clock.
+    A server may be silent for ``silence_seconds`` during a statement.
     """
 
-    def __init__(self, may_wait: Callable[[], bool]) -> None:
+    def __init__(
+        self, may_wait: Callable[[], bool], silence_seconds: float = SILENCE_TIMEOUT_SECONDS
+    ) -> None:
         self.may_wait = may_wait
+        self.silence_seconds = silence_seconds
         self.is_over = False
-        self.silence_seconds = SILENCE_TIMEOUT_SECONDS  #: that a server may stay silent now
         self.is_open = False  #: True once the database was used, so that connections are repeated
 
     def may_last(self, began: float, seconds: float) -> bool:

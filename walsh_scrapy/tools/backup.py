@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.call import CommandError, WrongCall
 from walsh_scrapy.tools.output import Output
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
+#: What tells a URL from the name of a file.
+_URL_MARK: Final = "://"
+
 
 def run(call: Call) -> int:
-    """Copy the state database to the file that the call names."""
+    """Copy the state database to the file or to the database that the call names."""
+    new = call.arguments.output or ""
+    replaced = call.arguments.overwrite_output or ""
+    if _URL_MARK in new and not replaced:
+        return _copy_to_database(call, new)
+    if _URL_MARK in f"{new} {replaced}":
+        raise WrongCall("a database is never replaced: write -o URL, without -O")
     output = Output.from_call(call)
     if output.target == "-":
         raise WrongCall(
@@ -24,9 +35,36 @@ def run(call: Call) -> int:
         if not state.backups.is_file:
             raise CommandError(
                 "the state database is on PostgreSQL; back it up with pg_dump --format=custom "
-                "--file=walsh.dump --dbname=DATABASE"
+                "--file=walsh.dump --dbname=DATABASE, or copy it to SQLite with -o sqlite:///FILE"
             )
         with output.open() as file:
             state.backups.copy(Path(file.name))
     print(f"backed up the state database to {output.name}", file=sys.stderr)
+    return 0
+
+
+def _copy_to_database(call: Call, url: str) -> int:
+    """Copy the state database to an empty database, and print the setting that names it."""
+    from walsh_scrapy.state import StateError
+    from walsh_scrapy.state.engine import bare_engine
+    from walsh_scrapy.state.moving import move
+    from walsh_scrapy.state.url import names_file, setting_of, without_password
+
+    try:
+        target = bare_engine(url, "-o").url
+    except StateError as error:
+        raise WrongCall(str(error)) from error
+    if target.get_backend_name() == "sqlite" and not names_file(target):
+        raise WrongCall(f"-o {url} names no file; write sqlite:////absolute/path.sqlite3")
+    with call.state() as state:
+        counts = move(state.database, url, partial(print, file=sys.stderr, flush=True))
+    rows = count_of(sum(counts.values()), "row")
+    parts = [
+        count_of(counts["runs"], "run"),
+        count_of(counts["sources"], "source"),
+        count_of(counts["entries"], "entry", "entries"),
+        count_of(counts["requests"], "request"),
+    ]
+    print(f"copied {rows} to {without_password(url)}: {', '.join(parts)}", file=sys.stderr)
+    print(f'WALSH_STATE_URL = "{setting_of(url)}"')
     return 0
