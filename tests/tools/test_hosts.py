@@ -76,38 +76,3 @@ def test_operator_delay_is_listed_with_its_reason_until_it_is_0(on_state):
     assert (row["last_override"], row["last_override_reason"]) == ("delay", "a relaunch")
     assert on_state("hosts", "delay", "blog.example", "0").returncode == 0
     assert on_state("hosts", "--json").stdout == ""
-
-
-# `walsh backup`: a copy of the state in a new file, from which a crawl goes on.
-
-
-def test_crawl_from_a_backup_repeats_no_request_and_reports_it(
-    loopback_web, crawl, on_state, tmp_path
-):
-    """Nothing is due at first, and a forced visit has the validators of the state it came from."""
-    visited = loopback_web(site("blog.example", feed=feed(etag='"1"')))
-    crawl(visited, sources=["http://blog.example/feed"])
-    file = tmp_path / "new" / "walsh.sqlite3"
-    backup = on_state("backup", "-o", file)
-    assert backup.returncode == 0
-    assert backup.stderr.endswith(f" {file}\n")
-    assert [path.name for path in file.parent.iterdir()] == ["walsh.sqlite3"]
-    options = {"sources": ["http://blog.example/feed"]}
-    options["settings"] = {"WALSH_STATE_URL": f"sqlite:///{file}"}
-    again = crawl(visited, **options)
-    assert again.log == []
-    assert again.stderr.count("another file") == 1
-    forced = crawl(visited, **options, arguments={"force": "1"})
-    assert [(hit.path, hit.status) for hit in forced.log] == [("/feed", 304)]
-    assert "another file" not in forced.stderr
-
-
-def test_a_copy_is_offered_to_files_only(run_command):
-    """A database cannot be a stream."""
-    for arguments in (("--help",), ("-o", "-"), ()):
-        ended = run_command("walsh", "backup", *arguments)
-        assert "standard output" not in ended.stdout + ended.stderr
-    assert (
-        run_command("walsh", "backup", "-o", "-").returncode,
-        run_command("walsh", "backup").returncode,
-    ) == (2, 2)

@@ -536,12 +536,11 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 @_command(DATA, "tools.backup")
 def _backup(parser: argparse.ArgumentParser) -> None:
-    """Back up the state database to a file, or copy it to another database.
+    """Back up the state database, or copy it to another database.
 
     Makes a consistent copy of an SQLite database, even during a crawl. For
-    PostgreSQL use pg_dump. The
-    signing key, the sources file and the settings are not part of the database: back
-    them up as well.
+    PostgreSQL use pg_dump. The signing key, the sources file and the settings are
+    not part of the database: back them up as well.
 
     With a URL it copies all rows to another database, from SQLite to PostgreSQL or
     back, and prints the setting that names it. That database has no state yet, or

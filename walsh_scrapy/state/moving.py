@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Rows that are read and written at once. A row may have a document of half a megabyte.
 _BATCH_ROWS: Final = 200
 #: Rows between two lines about the progress.
-ROWS_PER_LINE: Final = 50_000
+_ROWS_PER_LINE: Final = 50_000
 _MAX_KEY_CHARS: Final = 200
 #: The tables in an order in which a row comes after those that its foreign keys name.
 _TABLES: Final = [table for table in metadata.sorted_tables if table is not schema_version]
@@ -111,7 +111,7 @@ class _Move:
         for table in _TABLES:
             for rows in self._batches(table):
                 self._insert(connection, table, rows)
-                if written // ROWS_PER_LINE < (written + len(rows)) // ROWS_PER_LINE:
+                if written // _ROWS_PER_LINE < (written + len(rows)) // _ROWS_PER_LINE:
                     self._report(f"{written + len(rows)} of {total} rows; now {table.name}")
                 written += len(rows)
             self._check_count(connection, table)

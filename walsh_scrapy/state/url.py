@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
-from sqlalchemy import make_url
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
 #: The query parameter that says that a connection pooler in transaction mode is in between, so that
 #: each transaction may have another session. Statements are not prepared then, because the next
@@ -61,8 +58,15 @@ def setting_of(text: str) -> str:
     url = parse_url(text)
     if names_file(url):
         return f"sqlite:///{quote(str(url.database))}"
-    shown = url.set(password=None).difference_update_query(["password", "sslpassword"])
-    return shown.render_as_string()
+    shown = URL.create(  # `URL.set` cannot remove a password
+        url.drivername,
+        username=url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query=url.query,
+    )
+    return shown.difference_update_query(["password", "sslpassword"]).render_as_string()
 
 
 def without_password(url: str | URL) -> str:
