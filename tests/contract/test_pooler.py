@@ -1,15 +1,17 @@
 """A state behind a pooler in transaction mode: each transaction has another session."""
 
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
 
 from tests.helpers.pooler import Pooler
-from tests.helpers.records import exchange
+from tests.helpers.records import exchange, make_state
 from tests.helpers.sites import feed, feeds, site
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.moving import move
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply
 
@@ -44,6 +46,14 @@ def test_each_transaction_has_another_session(pooler):
 def test_no_parameter_of_a_connection_is_refused(pooler):
     State(pooler.url).close()
     assert pooler.refused == []
+
+
+def test_a_state_moves_through_the_pooler_and_back(pooler, tmp_path):
+    urls = [f"sqlite:///{tmp_path / 'first'}", pooler.url, f"sqlite:///{tmp_path / 'last'}"]
+    make_state(urls[0])
+    for source, target in pairwise(urls):
+        with closing(Database(source)) as state:
+            assert move(state, target, print)["sources"] == 1
 
 
 def test_limits_hold_in_each_transaction(pooler):

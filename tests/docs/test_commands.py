@@ -88,6 +88,8 @@ OTHER_PROGRAMS = re.compile(
 )
 #: How the pages call the state on PostgreSQL.
 SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
+#: How they call the database that gets a copy of a state.
+TARGET_OF_DOCS = "postgresql+psycopg://walsh@db.internal/walsh"
 SEEN_AT = "1970-01-01T00:00:01Z"
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
 #: What `walsh why` is asked about: a request of 17 November 2026.
@@ -361,6 +363,8 @@ class Project:
         if "--run" in line:
             with contextlib.closing(State(self._url)) as state:
                 assert state.runs.begin(RunRecord(spider="feeds", started_at=1.0)) == 1
+        if TARGET_OF_DOCS in line:
+            line = line.replace(TARGET_OF_DOCS, self._request.getfixturevalue("postgresql_url"))
         command, _, filters = self._here(line).partition(" | ")
         name, *words = words_of(command)
         capfd = self._request.getfixturevalue("capfd")
@@ -369,7 +373,7 @@ class Project:
         output = capfd.readouterr()
         # The state of these projects has failing sources and no run, which `status` says.
         expected = int(name == "status")
-        if name == "backup" and self._url.startswith("postgresql"):
+        if name == "backup" and "://" not in line and self._url.startswith("postgresql"):
             assert (ended.value.code, output.err.count("\n")) == (1, 1)
             assert "pg_dump --format=custom" in output.err
             return

@@ -551,7 +551,7 @@ def _backup(parser: argparse.ArgumentParser) -> None:
     examples:
       walsh backup -o walsh-backup.sqlite3
       walsh backup -o postgresql+psycopg://walsh@db.internal/walsh
-      walsh backup -o sqlite:////srv/walsh/walsh.sqlite3
+      walsh backup -o sqlite:////srv/walsh/new.sqlite3
 
     exit status:
       0  the copy was written
