@@ -348,6 +348,15 @@ def test_a_target_of_another_schema_is_refused(pair, version):
 
 
 @BOTH
+def test_a_target_with_other_tables_of_a_newer_schema_is_refused(pair):
+    source, target = pair
+    State(target).close()
+    change(target, update(schema_version).values(version=VERSION + 1), text("DROP TABLE choices"))
+    with pytest.raises(StateError, match=f"another schema than {VERSION}"):
+        move(source, target)
+
+
+@BOTH
 def test_the_state_itself_is_no_target(pair):
     check_refused(pair[0], pair[0], "is the state itself")
 
@@ -621,7 +630,7 @@ def wait_for_a_lock(url):
 @pytest.mark.postgresql
 @pytest.mark.empty
 @pytest.mark.parametrize("has_state", [False, True])
-def test_a_real_crawl_that_starts_meanwhile_requests_nothing_twice(
+def test_a_real_crawl_that_starts_meanwhile_repeats_nothing(
     postgresql_url, crawl_launcher, tmp_path, has_state
 ):
     source = f"sqlite:///{tmp_path / 'state.sqlite3'}"

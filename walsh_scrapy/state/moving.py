@@ -100,9 +100,17 @@ class _Move:
         if connection.dialect.name != "sqlite":  # a batch of the source may come slowly
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         if not create_schema(connection):
-            if connection.scalar(_ID_SQL) == self._id:  # only the answer to COMMIT was lost
+            self._check_version(connection)
+            state_id = connection.scalar(_ID_SQL)
+            if state_id == self._id:  # only the answer to COMMIT was lost
                 return self._counts
-            self._check_state(connection)
+            # Before the lock, which the snapshot of the same database would hold up.
+            if state_id == self._source_id:
+                raise StateError(
+                    f"{self._target} is the state itself, or a copy of it; nothing was copied: "
+                    "name another database"
+                )
+            self._lock_tables(connection)
         self._check_empty(connection)
         connection.execute(delete(choices).where(~_OWN_CHOICES))
         total = sum(self._counts.values())
@@ -121,19 +129,16 @@ class _Move:
         connection.execute(update(choices).where(choices.c.name == STATE_ID), {"value": self._id})
         return self._counts
 
-    def _check_state(self, connection: Connection) -> None:
-        """Raise StateError for a state of the target that cannot get the rows, and lock it."""
+    def _check_version(self, connection: Connection) -> None:
+        """Raise StateError for a state of the target whose schema is not ours."""
         if versions(connection) != [VERSION]:
             raise StateError(
                 f"{self._target} has a state with another schema than {VERSION}; nothing was "
                 "copied: name an empty database"
             )
-        # Before the lock, which the snapshot of the same database would hold up.
-        if connection.scalar(_ID_SQL) == self._source_id:
-            raise StateError(
-                f"{self._target} is the state itself, or a copy of it; nothing was copied: name "
-                "another database"
-            )
+
+    def _lock_tables(self, connection: Connection) -> None:
+        """Let nobody else use the state of the target. Raises StateError if a crawl uses it."""
         if connection.dialect.name != "sqlite":  # a transaction of SQLite has locked all tables
             names = ", ".join(metadata.tables)
             connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
