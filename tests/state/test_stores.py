@@ -238,7 +238,7 @@ def test_source_without_a_row_is_dropped_with_its_entries(state):
         ("nonsense", "WALSH_STATE_URL"),
         ("mysterydb://host/db", "WALSH_STATE_URL"),
         ("postgresql+psycopg://postgres@127.0.0.1:1/none", "cannot be used"),
-        ("sqlite:////proc/nowhere/state.sqlite3", "folder of the state /proc/nowhere"),
+        ("sqlite:////proc/nowhere/state.sqlite3", "WALSH_STATE_URL"),
     ],
 )
 def test_state_that_cannot_be_opened_is_refused(url, word):

@@ -144,6 +144,13 @@ def test_a_file_with_rows_is_never_overwritten(called, state_url, tmp_path):
     assert Path(tmp_path / "other.sqlite3").read_bytes() == before
 
 
+def test_a_folder_that_cannot_be_made_is_named(called, state_url):
+    place = "sqlite:////proc/nowhere/copy.sqlite3"
+    status, printed, told = called("backup", "-o", place, WALSH_STATE_URL=state_url)
+    assert (status, printed, told.count("\n")) == (3, "", 1)
+    assert "the target is in the folder of /proc/nowhere/copy.sqlite3" in told
+
+
 @pytest.mark.parametrize("content", ["", "[[sources]]\n" * 100])
 def test_a_file_that_is_no_database_is_left_alone(called, state_url, tmp_path, content):
     (tmp_path / "sources.toml").write_text(content, "utf-8")

@@ -33,6 +33,7 @@ from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.engine import (
     BEGIN_IDLE,
     BEGIN_SNAPSHOT,
+    SETTING_NAME,
     bare_engine,
     begin_statement,
     engine_of,
@@ -124,7 +125,8 @@ class Database:
     ) -> None:
         self._waiting = Waiting(may_wait, math.inf if is_target else SILENCE_TIMEOUT_SECONDS)
         self._simulated_clock = clock
-        self._engine = open_engine(url, self._waiting)
+        name = "the target" if is_target else SETTING_NAME
+        self._engine = open_engine(url, self._waiting, name)
         # A crawl that was refused at its start does not call ``close``.
         finalize(self, self._engine.dispose).atexit = False
         self.is_sqlite = self._engine.dialect.name == "sqlite"

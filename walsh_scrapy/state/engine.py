@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.waiting import Waiting
 
+#: What errors call the URL of a state, which is a setting.
+SETTING_NAME: Final = "WALSH_STATE_URL"
 #: Milliseconds that SQLite itself waits for a lock. It waits in C, where Python handles no signal.
 _BUSY_TIMEOUT_MS: Final = 100
 #: With 2 MiB, SQLite's default, the pages of a large index are written and read again and again.
@@ -46,24 +48,25 @@ _TCP: Final = {
 _ENCODING: Final = {"client_encoding": "UTF8"}
 
 
-def open_engine(url: str, waiting: Waiting) -> Engine:
+def open_engine(url: str, waiting: Waiting, name: str = SETTING_NAME) -> Engine:
     """Return the engine of a `Database`, and create the folder of an SQLite file.
 
-    Connections wait for a silent server as ``waiting`` allows. Raises StateError.
+    Connections wait for a silent server as ``waiting`` allows. Raises StateError, which calls the
+    URL by ``name``.
     """
-    engine = bare_engine(url)
+    engine = bare_engine(url, name)
     if engine.dialect.name == "sqlite":
-        _make_folder(engine.url)
+        _make_folder(engine.url, name)
         event.listen(engine, "connect", _tune_sqlite)
     else:
         event.listen(engine, "do_connect", bounded_connector(waiting))
     return engine
 
 
-def bare_engine(url: str, name: str = "WALSH_STATE_URL") -> Engine:
+def bare_engine(url: str, name: str = SETTING_NAME) -> Engine:
     """Return an engine that creates and changes nothing by itself.
 
-    Raises StateError, which calls the URL by ``name``: where a person has written it.
+    Raises StateError, which calls the URL by ``name``.
     """
     try:
         address = parse_url(url)
@@ -146,15 +149,14 @@ def _connect_read_only(
     return opened
 
 
-def _make_folder(url: URL) -> None:
+def _make_folder(url: URL, name: str) -> None:
     if names_file(url):
         path = Path(str(url.database))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(
-                f"the folder of the state {path} cannot be created: {error.strerror}; make it, or "
-                "name another place"
+                f"{name} is in the folder of {path}, which cannot be created: {error.strerror}"
             ) from error
 
 
