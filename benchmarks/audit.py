@@ -344,7 +344,6 @@ def _entry(number: int) -> dict[str, Any]:
     )
     return {
         "key": f"{number:064x}",
-        "own_key": f"{number:064x}",
         "source": "http://h0.example/0",
         "kind": "feed",
         "first_seen": BEGIN + number,

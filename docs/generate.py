@@ -3,7 +3,7 @@
 A generated part stands below a heading, between the lines ``<!--generated-->`` and ``<!--end-->``.
 The heading names a command, a setting or a view, or what the add-on changes. The text comes from
 the help of the command, from the ``#:`` comment of the setting, from the docstring of the view, or
-from the tables of the add-on.
+from the tables of the add-on. The histories are those that a test plays.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.settings import Settings
 from sqlalchemy import create_engine
 
+from tests.helpers.histories import HISTORIES
 from walsh_scrapy import addon, options
 from walsh_scrapy.console.commands import COMMANDS
 from walsh_scrapy.console.program import build_parser
@@ -352,8 +353,23 @@ def _fill(text: str, indent: str = "") -> str:
     )
 
 
+# Identity
+
+_HISTORIES: Final = "Histories"
+
+
+def _describe_histories(_name: str) -> str:
+    """Return the table of histories that a test plays."""
+    lines = ["| source | what it does | what happens | new at each visit |", "|---|---|---|---|"]
+    for history in HISTORIES:
+        new = ", ".join(str(len(titles.split())) for titles in history.new)
+        lines.append(f"| {history.source} | {history.does} | {history.happens} | {new} |")
+    return "\n".join(lines)
+
+
 PAGES: Final = {
     "commands.md": Page((_SHARED_HEADING, *COMMANDS), _describe_command),
+    "identity.md": Page((_HISTORIES,), _describe_histories),
     "reuse.md": Page((_FORCED, _COMPONENTS), _describe_addon),
     "settings.md": Page(_SETTINGS, _describe_setting),
     "state.md": Page((*VIEWS, _TABLES), _describe_view),

@@ -28,12 +28,13 @@ from walsh_scrapy.feeds.items import (
     check_item,
 )
 from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry
+from walsh_scrapy.policy.entrykeys import EntryKeys
 
 COLUMNS = [
     *("kind", "source", "source_title", "url", "title", "id", "published", "updated"),
     *("authors", "tags", "section", "note", "language", "first_seen", "key"),
 ]
-KEYS = ("k" * 64, "f" * 64, "t" * 64)
+KEYS = EntryKeys("k" * 64, "f" * 64, "t" * 64)
 GOOD = EntryItem(
     kind="feed",
     source="https://blog.example/feed",
@@ -222,18 +223,17 @@ def test_the_schema_has_only_keywords_that_the_compiler_knows():
 
 
 def test_an_item_of_a_feed_carries_its_keys_beside_its_columns():
-    entry = FeedEntry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), *KEYS)
+    entry = FeedEntry("https://a.example/1", "A", "1", None, None, ("Jo",), ("t",), KEYS)
     item = EntryItem.from_entry(
         entry, feed=Feed("Blog", "en", (entry,)), source="https://a.example/"
     )
-    assert (item.own_key, item.page_key, item.title_key) == KEYS
-    assert item.key is None
+    assert (item.keys, item.key) == (KEYS, None)
     assert list(ItemAdapter(item).asdict()) == COLUMNS
     assert (item.kind, item.source_title, item.language) == ("feed", "Blog", "en")
     assert (item.authors, item.tags) == (["Jo"], ["t"])
     check_item(replace(item, first_seen="2026-05-24T00:00:00Z"))
     for twin in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
-        assert (twin, twin.own_key, twin.page_key, twin.title_key) == (item, *KEYS)
+        assert (twin, twin.keys) == (item, KEYS)
 
 
 # --- exports

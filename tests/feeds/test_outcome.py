@@ -34,6 +34,7 @@ from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.feeds.outcome import Outcomes, Result, after_refusal, record_after
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import Lifetime, SourceVisit
+from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
@@ -43,7 +44,7 @@ SEEN, NOW = "2026-05-23T00:00:00Z", 1_779_494_400.0
 
 def entry(number, published=None, title="x"):
     item = EntryItem(kind="feed", source=URL, title=title, published=published)
-    item.own_key = item.page_key = str(number)
+    item.keys = EntryKeys(str(number))
     return item
 
 
@@ -61,10 +62,10 @@ def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
     records = items_of(*items).build_records()
     size = len(records[0].item.encode())
-    assert {record.key for record in records} == {"0", "1", "2", "3"}
+    assert {record.keys.page for record in records} == {"0", "1", "2", "3"}
     monkeypatch.setattr(firstseen, "MAX_STORED_BYTES", size * 2 + 10)
     kept = items_of(*items).build_records()
-    assert [record.key for record in kept] == ["1", "2"]
+    assert [record.keys.page for record in kept] == ["1", "2"]
     assert all(SEEN in record.item and record.source == URL for record in kept)
 
 
@@ -85,7 +86,7 @@ def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, l
         assert not found.accept({"body": "text"})
     with caplog.at_level(logging.WARNING):
         found.log_rest()
-    assert [record.key for record in found.build_records()] == ["1"]
+    assert [record.keys.page for record in found.build_records()] == ["1"]
     assert len(caplog.messages) == lines
     if lines > 3:
         assert "1997 more items" in caplog.messages[-1]

@@ -10,9 +10,10 @@ from scrapy.settings import Settings
 from sqlalchemy import insert
 
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.feeds.stores.entrystore import EntryRecord
+from walsh_scrapy.feeds.stores.entrywriter import EntryRecord
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State, ownership
@@ -49,10 +50,12 @@ def make_state(url):
 
 
 def commit(state, record, found=(), llmstxt=None):
-    """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
+    """Write the outcome of a visit, whatever the record was; return the new entries."""
     known, host = Stores(state).sources.find(record.url), host_of(record.address)
-    work = Stores(state).sources.outcome_writer(known, record, found, llmstxt, host=host)
-    return state.write(work).keys()
+    new = state.write(
+        Stores(state).sources.outcome_writer(known, record, found, llmstxt, host=host)
+    )
+    return [found[place] for place in sorted(new)]
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):
@@ -115,9 +118,9 @@ def deny(state, record):
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):
-    """An entry of a feed, first seen at `at`; `item` is JSON."""
-    given = {"page_key": key, "kind": "feed", "first_seen": at, "item": item}
-    return EntryRecord(key=key, source=source, **given | fields)
+    """An entry of a feed, first seen at `at`; `item` is JSON, and `key` that of its page."""
+    given = {"keys": EntryKeys(key), "kind": "feed", "first_seen": at, "item": item}
+    return EntryRecord(source=source, **given | fields)
 
 
 # States for the tests of the report: some hosts with many requests, and strangers' texts.
@@ -212,7 +215,7 @@ def write_state(url, count, hosts=1):
             title = HOSTILE[number] if number < len(HOSTILE) else f"Title {number}"
             url = f"javascript:alert({number})" if number % 5 == 4 else f"{source}/{number}"
             item = {"kind": "feed", "source": source, "source_title": title, "url": url}
-            row = {"key": str(number), "own_key": str(number), "source": source, "kind": "feed"}
+            row = {"key": str(number), "source": source, "kind": "feed"}
             row |= {"first_seen": BEGUN + number % 3 * DAY, "run": run}
             found.append(row | {"item": json.dumps(item | {"title": title})})
         if found:

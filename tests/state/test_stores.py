@@ -29,6 +29,7 @@ from walsh_scrapy.feeds.outcome import move_of
 from walsh_scrapy.feeds.sources.source import Source, declaration
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.errors import RefusedValues
@@ -113,25 +114,25 @@ def count_entries(state):
 
 
 def entry(page, id_=None, title=None, source="http://a.example/feed"):
-    """An entry of a page; without an id it has the key of its page."""
-    keys = {"page_key": page, "title_key": f"{page}: {title}" if title else None}
-    return entry_of(source, f"{page} {id_}" if id_ else page, item='{"title": "…"}', **keys)
+    """An entry of a page, with its id and its title as their keys."""
+    return entry_of(source, keys=EntryKeys(page, id_, title), item=f'{{"url": "http://{page}"}}')
 
 
 def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
     post, comments = entry("4", "p", "Post"), [entry("4", f"c{n}", f"By {n}") for n in range(3)]
+    other = entry("5", "o", "Post")
     for entries, new in (
-        ([entry("1"), entry("2"), entry("1")], {"1", "2"}),
-        ([entry("2"), entry("3")], {"3"}),
-        (comments[:1], {"4 c0"}),
-        ([post, *comments[:2]], {"4 p", "4 c1"}),
-        ([entry("5", "p", "Post"), *comments], {"4 c2", "5 p"}),
-        ([post, *comments[::-1], entry("5", "p", "New")], set()),
-        ([entry("4", "q", "Post"), entry("4", "p", "B")], set()),
-        ([entry("4", title="No id"), entry("5", "q", "Q")], {"5 q"}),
+        ([entry("1"), entry("2"), entry("1")], [0, 1]),
+        ([entry("2"), entry("3")], [1]),
+        (comments[:1], [0]),
+        ([post, *comments[:2]], [0, 2]),
+        ([other, *comments], [0, 3]),
+        ([post, *comments[::-1], entry("5", "o", "New")], []),
+        ([entry("4", "q", "Post"), post], [0]),
+        ([entry("4", title="No id"), entry("5", "r", "Q")], [0, 1]),
     ):
-        assert commit(state, SOURCE, entries) == new
-    assert count_entries(state) == 9
+        assert commit(state, SOURCE, entries) == [entries[place] for place in new]
+    assert count_entries(state) == 11
 
 
 def test_validators_and_entries_are_written_atomically(state):
@@ -204,7 +205,7 @@ def test_source_record_follows_another_spelling_of_its_url(state):
     commit(state, record, [entry("1"), entry("2")])
     assert Stores(state).sources.find(new) == record
     for _ in range(2):
-        assert commit(state, replace(record, url=new), [entry("1", source=new)]) == set()
+        assert commit(state, replace(record, url=new), [entry("1", source=new)]) == []
     assert Stores(state).sources.all() == [replace(record, url=new)]
     rows = state.rows("readable_sources", where="entries > 0")
     assert {row["url"]: row["entries"] for row in rows} == {new: 2}

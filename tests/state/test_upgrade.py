@@ -21,6 +21,8 @@ from walsh_scrapy.state.views import VIEWS
 
 FIRST = 5
 RUN = {"spider": "feeds", "started_at": 1.0, "versions": "{}", "settings": "{}"}
+#: Tables that an upgrade makes or fills.
+CHANGED = {"readers", "choices", "ambiguous_keys", "repeated_pages", "sightings"}
 #: Upgrades a state in a process that is killed before a statement, or may write no large file.
 UPGRADE = """
 import os, resource, signal, sys
@@ -45,8 +47,9 @@ def rows_of(url):
         names = [
             name for name in engine.dialect.get_table_names(connection) if "sqlite" not in name
         ]
-        columns = {name: "*" for name in names if name not in {"readers", "choices"}}
-        columns["entries"] = "key, page_key, own_key, title_key, source, first_seen, item, run"
+        columns = {name: "*" for name in names if name not in CHANGED}
+        columns["entries"] = "key, evident_date, source, first_seen, item, run"
+        columns["sources"] = "url, visited_at, not_before, etag, resumed"
         return {
             name: sorted(map(str, connection.execute(text(f"SELECT {what} FROM {name}"))))
             for name, what in sorted(columns.items())

@@ -71,7 +71,6 @@ DEFAULTS = {
     },
     "entries": {
         "key": "1",
-        "own_key": "1",
         "source": URL,
         "kind": "feed",
         "first_seen": -3,

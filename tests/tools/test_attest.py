@@ -174,8 +174,8 @@ NAMES = {
         "UPDATE requests SET requested_at = requested_at - 3600, robots_at = robots_at - 3600,"
         " blocklist_at = blocklist_at - 3600 WHERE run = 2"
     ),
-    "ENTRY": "INSERT INTO entries SELECT 'k', key,",
-    "OF_ENTRY": "source, kind, first_seen, item, backfill, run, NULL FROM entries LIMIT 1",
+    "ENTRY": "INSERT INTO entries SELECT 'k', key, title_key,",
+    "OF_ENTRY": "source, kind, first_seen, item, backfill, run, NULL,",
 }
 
 

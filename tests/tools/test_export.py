@@ -20,6 +20,7 @@ from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.sources.loading import _build_source, _read_opml, load_sources
 from walsh_scrapy.feeds.sources.source import Source
+from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.crawl import write_sources
@@ -160,7 +161,7 @@ def test_entries_of_the_first_visit_are_marked_as_backfill(url):
 def test_an_entry_of_two_sources_is_one_and_says_so(url):
     def found(source, *titles):
         return [
-            replace(entry(f"{source} {title}", source, title=title), page_key="p", title_key=title)
+            replace(entry(title, source, title=title), keys=EntryKeys("p", title=title))
             for title in titles
         ]
 

@@ -22,18 +22,13 @@ from walsh_scrapy.crawl.ticket import hops_of, repeats, request_of, set_visit
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
-from walsh_scrapy.feeds.metadata.entries import (
-    DocumentKeys,
-    EntryKeys,
-    Feed,
-    NotAFeed,
-    distinct_entries,
-    document_keys,
-)
+from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
+from walsh_scrapy.feeds.metadata.sameentry import Known, judge, with_evident_dates
 from walsh_scrapy.feeds.outcome import Outcomes
 from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
-from walsh_scrapy.feeds.stores.entrystore import EntryRecord
+from walsh_scrapy.feeds.stores.entrywriter import EntryRecord
 from walsh_scrapy.policy.durations import parse_http_date, rfc3339
+from walsh_scrapy.policy.entrykeys import EntryKeys, SourceKeys
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -205,17 +200,18 @@ class FirstSeenMiddleware(Component):
         """
         request = request_of(response)
         records = items.build_records()
-        new: dict[str, str] = {}
-        left_out = feed.left_out + len(items.valid) - len(records)
+        new: dict[int, str] = {}
+        left_out = feed.left_out + items.left_out
         with self._outcomes.deferring(request):
             if not goes_on:
                 new = self._outcomes.record_document(
-                    request, response, feed, records, left_out=left_out
+                    request, response, feed, records, left_out=left_out, repeated=items.repeated
                 )
             elif records:
                 new = self._outcomes.record_entries(request, records)
             self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawl.stats.inc_value("walsh/entries/new", len(new))
+            self._crawl.stats.inc_value("walsh/entries/repeated", items.repeated)
         return items.with_keys(new)
 
     def _find_alternative(self, request: Request, error: BaseException | None) -> Request | None:
@@ -235,8 +231,10 @@ class DocumentItems:
     """
 
     def __init__(self, request: Request, context: Context, response: object = None) -> None:
-        self.valid: dict[str, EntryItem] = {}  #: by key
+        self.repeated = 0  #: entries that the document lists once more
+        self.left_out = 0  #: entries beyond `MAX_STORED_BYTES`
         self._items: list[EntryItem] = []
+        self._recorded: list[int] = []  # the places of the items that have a record
         self._url = request.url
         self._source = source_of(request)
         self._now = context.clock.now()
@@ -270,53 +268,61 @@ class DocumentItems:
     def build_records(self) -> list[EntryRecord]:
         """Return the records of the items, newest first, up to `MAX_STORED_BYTES` of JSON.
 
-        Also fills `valid`. An entry that is twice in the document gets one record. Items without a
-        date are treated as the oldest.
+        An entry that is twice in the document gets one record. Items without a date are treated as
+        the oldest. Also sets ``repeated`` and ``left_out``.
         """
-        document = document_keys([_keys_of(item) for item in self._items], self._answered_at)
-        places = distinct_entries(document.entries)
-        self.valid = {document.entries[place].key: self._items[place] for place in places}
+        entries, has_doubtful_dates = with_evident_dates(
+            [self._keys_of(item) for item in self._items], self._answered_at
+        )
+        judgement = judge(entries, Known())
+        places = [
+            place
+            for place, verdict in enumerate(judgement.verdicts)
+            if verdict.outcome != "repeated"
+        ]
+        self.repeated = len(entries) - len(places)
         records: list[EntryRecord] = []
         size = 0
         for place in sorted(places, key=self._date, reverse=True):
-            record = self._record(self._items[place], document.entries[place], document)
+            item = self._items[place]
+            record = EntryRecord(
+                keys=entries[place],
+                is_own=item.is_own,
+                has_doubtful_dates=has_doubtful_dates,
+                ambiguous=judgement.ambiguous,
+                source=self._source.url if self._source else item.source,
+                kind=item.kind,
+                first_seen=self._now,
+                item=_as_json(item.to_stored()),
+                run=self._run,
+            )
             size += len(record.item.encode())
             if size > MAX_STORED_BYTES:  # a long author name in the feed is repeated in every entry
                 break
             records.append(record)
+            self._recorded.append(place)
+        self.left_out = len(places) - len(records)
         return records
 
-    def with_keys(self, keys: Mapping[str, str]) -> list[EntryItem]:
-        """Return the valid items that are new, each with the key of its row."""
-        new_items: list[EntryItem] = []
-        for key, item in self.valid.items():
-            if key in keys:
-                item.key = keys[key]
-                new_items.append(item)
-        return new_items
+    def with_keys(self, new: Mapping[int, str]) -> list[EntryItem]:
+        """Return the items that are new, in document order, each with the key of its row.
+
+        ``new`` has these keys by the places of records.
+        """
+        keys = {self._recorded[place]: key for place, key in new.items()}
+        for place, key in keys.items():
+            self._items[place].key = key
+        return [self._items[place] for place in sorted(keys)]
 
     def _date(self, place: int) -> str:
         return self._items[place].published or self._items[place].updated or ""
 
-    def _record(self, item: EntryItem, keys: EntryKeys, document: DocumentKeys) -> EntryRecord:
-        return EntryRecord(
-            key=keys.key,
-            page_key=keys.page_key,
-            title_key=keys.title_key,
-            evident_date=keys.date,
-            is_own=item.is_own,
-            is_page_repeated=keys.page_key in document.repeated_pages,
-            has_doubtful_dates=document.has_doubtful_dates,
-            source=self._source.url if self._source else item.source,
-            kind=item.kind,
-            first_seen=self._now,
-            item=_as_json(item.to_stored()),
-            run=self._run,
-        )
-
-
-def _keys_of(item: EntryItem) -> EntryKeys:
-    return EntryKeys(item.page_key, item.own_key, item.title_key, item.published)
+    def _keys_of(self, item: EntryItem) -> EntryKeys:
+        """Return the keys of an item, which a spider of a project may have made itself."""
+        keys = item.keys
+        if keys is None:
+            keys = SourceKeys(item.source).of(item.url, item.id, item.title)
+        return keys._replace(date=item.published)
 
 
 def _answered_at(response: object, now: float) -> float:

@@ -19,6 +19,7 @@ from scrapy.exporters import (
 
 from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.feeds.metadata.text import without_addresses
+from walsh_scrapy.policy.entrykeys import EntryKeys
 
 #: Where a spreadsheet program sees the start of a formula, full-width characters included. In some
 #: countries it starts a new cell at a semicolon.
@@ -29,20 +30,18 @@ class InvalidItem(ValueError):
     """An item that may not be kept. The message names the item and the wrong field."""
 
 
-class _EntryKeys:
-    """The keys by which the state knows an entry again.
+class _Identity:
+    """What identifies an entry.
 
-    They are not dataclass fields, so exports do not contain them.
+    This is no dataclass field, so exports do not contain it.
     """
 
-    own_key: str = ""  #: hash of the entry's page and id; see `metadata.entries.with_keys`
-    page_key: str = ""  #: hash of the entry's page
-    title_key: str | None = None  #: hash of the entry's page and title
+    keys: EntryKeys | None = None  #: see `metadata.entries.with_keys`
     is_own: bool = True  #: False if the entry's page is on another host than its source
 
 
 @dataclass(kw_only=True)
-class EntryItem(_EntryKeys):
+class EntryItem(_Identity):
     """One entry of a feed, or one link of an llms.txt. Every export has the same columns."""
 
     kind: str  #: "feed" or "llms"
@@ -105,9 +104,7 @@ class EntryItem(_EntryKeys):
             note=entry.note,
             language=feed.language,
         )
-        item.own_key = entry.key
-        item.page_key = entry.page_key
-        item.title_key = entry.title_key
+        item.keys = entry.keys
         item.is_own = entry.is_own
         return item
 

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.feeds.metadata.entries import Feed
     from walsh_scrapy.feeds.sources.source import Source
     from walsh_scrapy.feeds.sourcevisit import SourceVisit
-    from walsh_scrapy.feeds.stores.entrystore import EntryRecord
+    from walsh_scrapy.feeds.stores.entrywriter import EntryRecord
 
     MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 
@@ -116,11 +116,13 @@ class Outcomes:
         entries: Sequence[EntryRecord],
         *,
         left_out: int = 0,
-    ) -> dict[str, str]:
+        repeated: int = 0,
+    ) -> dict[int, str]:
         """Commit a document with its entries; return the new ones as `outcome_writer` does.
 
         The validators of a response that was cut off are not kept, because they stand for all of
-        it. ``left_out`` is the number of entries beyond the limits of one document.
+        it. ``left_out`` is the number of entries beyond the limits of one document, ``repeated``
+        of those that it lists once more.
         """
         _, source = visited(request)
         is_complete = feed.is_complete and DATA_LOSS not in response.flags
@@ -135,10 +137,12 @@ class Outcomes:
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", source.url, detail)
-        result = Result("fetched", detail, response, response.url, feed, is_complete)
+        result = Result(
+            "fetched", detail, response, response.url, feed, is_complete, repeated=repeated
+        )
         return self._end_visit(request, result, entries)
 
-    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> dict[str, str]:
+    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> dict[int, str]:
         """Commit entries of a visit that goes on; return the new ones.
 
         When the source is due does not change. If the database refuses the entries, the visit
@@ -235,7 +239,7 @@ class Outcomes:
 
     def _end_visit(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
-    ) -> dict[str, str]:
+    ) -> dict[int, str]:
         """Commit how a visit ended; return the new entries.
 
         If the database refuses the result, the visit has failed, so that the source backs off and
@@ -249,7 +253,7 @@ class Outcomes:
                 refusal = error
         return self._end_refused_visit(request, refusal)
 
-    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> dict[str, str]:
+    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> dict[int, str]:
         """Commit that a visit failed because its values were refused, and end the run."""
         url = visited(request)[1].url
         reason = f"the state does not accept what it brought ({refusal})"
@@ -264,7 +268,7 @@ class Outcomes:
 
     def _commit_end(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
-    ) -> dict[str, str]:
+    ) -> dict[int, str]:
         now = self._clock.now()
         visit, source = visited(request)
         response = result.response
@@ -318,7 +322,7 @@ class Outcomes:
         llmstxt: LlmsTxtRecord | None = None,
         *,
         ends: bool = False,
-    ) -> dict[str, str]:
+    ) -> dict[int, str]:
         """Commit the row of the source of a request; return the new entries.
 
         The end of the exchange is written with it. ``ends`` means that the visit ends; the host is
@@ -373,6 +377,7 @@ class Result:
     is_complete: bool = True  #: False if the response was cut off
     is_shared: bool = False  #: the document was read for another source
     failed_before_connection: bool = False  #: no server was connected to
+    repeated: int = 0  #: entries that the document lists once more
 
     @property
     def validators(self) -> Validators | None:
@@ -497,6 +502,7 @@ def record_after(
             feed_interval=hints.interval,
             skip_hours=",".join(map(str, sorted(hints.skip_hours))),
             skip_days=",".join(sorted(hints.skip_days)),
+            repeated=result.repeated,
         )
     else:
         resent = previous.resent if result.is_shared else 0

@@ -122,6 +122,7 @@ def source_summary(
         "next_due": stats.get("walsh/sources/next_due"),
         "new_entries": stats.get("walsh/entries/new", 0),
         "known_entries": stats.get("walsh/entries/known", 0),
+        "repeated_entries": stats.get("walsh/entries/repeated", 0),
         "undelivered": undelivered_count(stats),
         "comments": stats.get("walsh/robots/comments", {}),
         "failures": [
@@ -173,6 +174,7 @@ def source_lines(summary: Mapping[str, Any]) -> list[str]:
         ("not due", summary["not_due"], next_visit),
         ("stopped", summary["stopped"], "gone (410) on an earlier visit"),
         ("new entries", summary["new_entries"], f"{summary['known_entries']} known before"),
+        ("repeated", summary["repeated_entries"], "twice in one document, counted once"),
         ("undelivered", summary["undelivered"], "a pipeline or an export failed"),
     ]
     steps = [f"next: {step}" for step in summary["next"]]

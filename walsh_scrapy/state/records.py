@@ -82,6 +82,7 @@ class SourceRecord:
     format: str = ""
     # A visit that was going on when the operator resumed it must not restore the old state.
     resumed: int = 0  #: times that the operator resumed it
+    repeated: int = 0  #: entries that its last document listed once more
 
     @property
     def is_refused(self) -> bool:
@@ -185,10 +186,10 @@ def insert_if_new(
     ).rowcount
 
 
-def in_batches(items: Collection[_Item]) -> Iterator[list[_Item]]:
+def in_batches(items: Collection[_Item], max_items: int = _MAX_PARAMETERS) -> Iterator[list[_Item]]:
     """Yield ten thousand items at a time: both databases limit the parameters of a statement."""
     remaining = iter(items)
-    while batch := list(islice(remaining, _MAX_PARAMETERS)):
+    while batch := list(islice(remaining, max_items)):
         yield batch
 
 

@@ -358,15 +358,15 @@ def _source() -> ForeignKey:
     return ForeignKey("sources.url", onupdate="CASCADE")
 
 
-# Each key is a SHA-256 (decision 19).
-#: Every entry, as it was first seen.
+# Each key is a SHA-256, which docs/identity.md explains (decision 19).
+#: Every entry, as it was first seen; its `url` and its keys are those that were listed last.
 entries = Table(
     "entries",
     metadata,
+    #: identifies the entry, whatever else changes
     Column("key", String(64), primary_key=True),
-    Column("page_key", String(64)),  #: of the page, unless `key` is that
-    Column("own_key", String(64), nullable=False),  #: of page and id
-    Column("title_key", String(64)),  #: of page and title
+    Column("page_key", String(64)),  #: of its page, unless `key` is that
+    Column("title_key", String(64)),  #: of its title; empty if that is missing
     #: the date of publication, if that tells the entry apart from other entries of its page
     Column("evident_date", String(20), nullable=False, server_default=""),
     Column("source", String(4096), _source(), nullable=False),
@@ -378,8 +378,13 @@ entries = Table(
     Column("run", BigInteger),
     #: the place in the order in which readers get entries; NULL until it is numbered
     Column("seq", BigInteger),
+    Column("id_key", String(64)),  #: of its id; NULL without one, and if it proves nothing
+    #: the number of entries that had its page, title and date when it was stored; NULL if one of
+    #: these has changed since
+    Column("twin", Integer),
     Index("entries_by_time", "first_seen"),
-    Index("entries_by_source", "source"),
+    # Two processes cannot store an entry of a source twice.
+    Index("entries_by_id", "source", "id_key", unique=True),
     # With the time, those that are not numbered yet come in the order in which they were seen.
     Index("entries_by_seq", "seq", "first_seen"),
 )
@@ -394,27 +399,35 @@ readers = Table(
     Column("read_at", Double, nullable=False),  #: when it got it
 )
 
-#: Other sources that had an entry too.
+#: Other sources that had an entry too, with the keys of the entry as they listed it last.
 sightings = Table(
     "sightings",
     metadata,
     Column("key", String(64), primary_key=True),  #: of the entry
     Column("source", String(4096), _source(), primary_key=True),  #: the URL of the other source
-    Index("sightings_by_source", "source"),
+    # As in `entries`.
+    Column("page_key", String(64)),
+    Column("id_key", String(64)),
+    Column("title_key", String(64)),
+    Column("evident_date", String(20), nullable=False, server_default=""),
+    Index("sightings_by_id", "source", "id_key"),
+    Index("sightings_by_page", "source", "page_key"),
 )
 
-#: Pages that a source listed more than once in one document.
-repeated_pages = Table(
-    "repeated_pages",
+#: The ids and pages under which a source listed several entries in one document.
+ambiguous_keys = Table(
+    "ambiguous_keys",
     metadata,
     Column("source", String(4096), _source(), primary_key=True),  #: the URL of the source
-    Column("page_key", String(64), primary_key=True),  #: of the page
+    Column("key", String(64), primary_key=True),  #: of the id, or of the page
 )
 
-# Two entries of one page cannot have the same title and date, even if two processes insert them.
-# Few entries are in this index: those that are not the first of their page.
+# Two processes that store an entry of two sources at once: the second one compares it again. Few
+# entries are in this index: those that are not the first of their page, and those that changed.
 _by_page = Index(
-    "entries_by_page", entries.c.page_key, entries.c.title_key, entries.c.evident_date, unique=True
+    "entries_by_page",
+    *(entries.c.page_key, entries.c.title_key, entries.c.evident_date, entries.c.twin),
+    unique=True,
 )
 
 

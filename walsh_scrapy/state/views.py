@@ -110,6 +110,7 @@ def _sources(sql: Sql) -> str:
     format: of its last document: `rss20`, `atom10` and so on, with `, repaired` if it was not
         well-formed, `JSON Feed` or `markdown`; `shared` if it was read for another source only
     resent: times in a row that the same document came although validators were sent
+    repeated: how many entries the last document listed once more
     etag, last_modified, validator_url: the validators, in hexadecimal digits if they are not ASCII;
         the one URL that they are sent to
     """
@@ -147,8 +148,8 @@ WITH facts AS (
         s.visited_at, s.first_visited_at,
         CASE WHEN s.moved_to <> coalesce(d.url, s.url) THEN s.moved_to END AS moved_to,
         s.moved_since, s.move_settled, s.move_failing_since, s.onward_to, s.onward_since,
-        s.server_interval, s.feed_interval, s.skip_hours, s.skip_days, s.format, s.resent, s.etag,
-        s.last_modified, s.validator_url,
+        s.server_interval, s.feed_interval, s.skip_hours, s.skip_days, s.format, s.resent,
+        s.repeated, s.etag, s.last_modified, s.validator_url,
         CASE WHEN d.file IS NOT NULL THEN {due_at} END AS due,
         s.not_before, s.unconnected,
         CASE WHEN d.file IS NULL THEN NULL
@@ -163,7 +164,7 @@ WITH facts AS (
     UNION ALL
     SELECT url, kind, every, delay, details, host, true, NULL, 'new',
         NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL,
-        0.0, 0.0, '', '', '', 0, NULL, NULL, NULL, 0.0, 0.0, false, NULL
+        0.0, 0.0, '', '', '', 0, 0, NULL, NULL, NULL, 0.0, 0.0, false, NULL
     FROM declared WHERE +file = {NEWEST_FILE}
         AND NOT EXISTS (SELECT 1 FROM sources WHERE sources.url_key = declared.url_key)
 ), judged AS (
@@ -268,7 +269,7 @@ SELECT problem,
     CASE WHEN moved_to IS NOT NULL THEN {sql.time("onward_since")} END AS onward_since,
     nullif(server_interval, 0) AS server_interval, nullif(feed_interval, 0) AS feed_interval,
     nullif(skip_hours, '') AS skip_hours, nullif(skip_days, '') AS skip_days,
-    nullif(format, '') AS format, resent, {sql.header("etag")} AS etag,
+    nullif(format, '') AS format, resent, repeated, {sql.header("etag")} AS etag,
     {sql.header("last_modified")} AS last_modified, validator_url
 FROM judged"""
 

@@ -46,7 +46,7 @@ _HOST_COLUMNS: Final = ("waits_for", "waits_until", "reason")
 _FACTS: Final = {
     "Source": (
         *("url", "name", "kind", "tags", "folder", "page", "is_declared"),
-        *("entries", "newest_entry_at", "problem", "since", "advice"),
+        *("entries", "newest_entry_at", "repeated", "problem", "since", "advice"),
     ),
     "Schedule": (
         *("next_visit", "due_at", "due_reason", "every"),
@@ -112,6 +112,7 @@ def _show(call: Call) -> int:
             host = next(hosts, {})
             facts = row | {name: host.get(name) for name in _HOST_COLUMNS}
             facts["resent"] = row["resent"] or None
+            facts["repeated"] = row["repeated"] or None
             for name, same in (("detail", "outcome"), ("due_at", "next_visit")):
                 if facts[name] == facts[same]:
                     facts[name] = None

@@ -536,7 +536,7 @@ def test_junk_before_the_feed():
 def test_an_empty_entry_is_an_entry():
     (only,) = atom("<entry><author></author></entry>").entries
     assert (only.url, only.title, only.id) == (None, None, None)
-    assert len(only.key) == 64
+    assert len(only.keys.page) == 64
 
 
 def test_a_feed_without_entries_is_a_feed():

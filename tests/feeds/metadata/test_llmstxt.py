@@ -4,7 +4,6 @@ import logging
 import re
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from walsh_scrapy.feeds.metadata import llmstxt
 from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.metadata.llmstxt import parse_llms
 from walsh_scrapy.feeds.metadata.text import shorten
+from walsh_scrapy.policy.entrykeys import SourceKeys
 
 URL = "https://docs.example/guide/llms.txt"
 A = "https://a.example/a"
@@ -78,7 +78,7 @@ def test_line_endings_and_byte_order_marks_change_nothing(newline, bom):
 def test_every_entry_has_its_page_as_key():
     (entry,) = parse(f"[a]({A}/#part)").entries
     assert entry.url == A + "/#part"
-    assert entry.key == entry.page_key == sha256(A.encode()).hexdigest()
+    assert entry.keys == SourceKeys(URL).of(A, None, None)
     assert (entry.id, entry.published, entry.updated) == (None, None, None)
     assert (entry.authors, entry.tags) == ((), ())
 
@@ -87,7 +87,7 @@ def test_an_item_of_a_link_has_its_section_and_note():
     feed = parse("# T\n\n## S\n\n- [a](b): c")
     item = EntryItem.from_entry(feed.entries[0], feed=feed, source=URL, kind="llms")
     assert (item.kind, item.source_title, item.section, item.note) == ("llms", "T", "S", "c")
-    assert item.own_key == feed.entries[0].key
+    assert item.keys is feed.entries[0].keys
     check_item(replace(item, first_seen=FIRST_SEEN))
 
 

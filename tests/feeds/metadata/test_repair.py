@@ -314,4 +314,4 @@ def test_an_ordinary_feed_of_15_mib_is_read():
     item = b"<item><title>One</title><guid>%d</guid><description>%s</description></item>"
     items = b"".join(item % (number, b"word " * 1000) for number in range(3000))
     feed = read_of_hostile(b"<rss version='2.0'><channel>" + items + b"</channel></rss>")
-    assert len({entry.key for entry in feed.entries}) == 3000
+    assert len({entry.keys for entry in feed.entries}) == 3000

@@ -86,7 +86,7 @@ def test_an_item_has_no_address_and_no_credential_in_its_titles():
             feed.entries[0]._replace(title=title), feed=replace(feed, title=title), source=url
         )
         assert (item.title, item.source_title) == (kept, kept)
-        assert item.own_key == feed.entries[0].key
+        assert item.keys is feed.entries[0].keys
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,19 @@
 
 import contextlib
 import math
+import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Event
+from threading import Barrier, BrokenBarrierError, Event
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 
 from tests.helpers.records import commit, entry_of, exchange
-from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.feeds.stores import entrystore as state_entries
-from walsh_scrapy.feeds.stores.entrystore import insert_unseen
+from walsh_scrapy.feeds.stores import Stores, entrywriter
+from walsh_scrapy.feeds.stores.entrywriter import insert_unseen
+from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
 from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
@@ -23,11 +24,24 @@ FEED, OTHER = "http://a.example/feed", "http://b.example/"
 
 
 def entry(key, source=FEED, first_seen=100.0, kind="feed"):
-    return entry_of(source, key, at=first_seen, kind=kind, item=f'{{"title": "{key}"}}')
+    return entry_of(source, key, at=first_seen, kind=kind, item=f'{{"url": "http://{key}"}}')
 
 
 def source(url=FEED, **fields):
     return SourceRecord(**{"url": url, "kind": "feed"} | fields)
+
+
+@pytest.fixture
+def statements():
+    """Return a list of the statements from now on."""
+    seen = []
+
+    def note(_connection, _cursor, statement, *_):
+        seen.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(Engine, "before_cursor_execute", note)
 
 
 def keys(state, **wanted):
@@ -62,8 +76,7 @@ def test_crawls_that_insert_the_same_entries_do_not_deadlock(postgresql_url):
 
 
 def of_page(id_, title, page="page", url=FEED):
-    names = {"key": f"{page} {id_}", "page_key": page, "title_key": f"{page}: {title}"}
-    return replace(entry(page, url), **names)
+    return replace(entry(page, url), keys=EntryKeys(page, id_, title))
 
 
 def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
@@ -88,26 +101,91 @@ def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
 @pytest.mark.parametrize("known", [[], [of_page("c1", "By: Jo")]])
 def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known, monkeypatch):
     ours, theirs = of_page("2", "Post"), of_page("1", "Post")
-    looked, insert = Event(), state_entries._insert_rows
+    looked, insert = Event(), entrywriter._Rows.insert
     with contextlib.closing(State(postgresql_url)) as state:
         commit(state, source(), known)
         commit(state, source(OTHER))
         with contextlib.closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as crawl:
 
             def write(connection):
-                assert insert_unseen(connection, [theirs]).keys() == {theirs.key}
+                assert insert_unseen(connection, [theirs]).keys() == {0}
 
                 def looked_before(*arguments):
                     looked.set()
                     return insert(*arguments)
 
-                monkeypatch.setattr(state_entries, "_insert_rows", looked_before)
+                monkeypatch.setattr(entrywriter._Rows, "insert", looked_before)
                 entries = [ours, of_page("c2", "By: Al")]
                 committed = crawl.submit(commit, state, source(OTHER), entries)
                 assert looked.wait(60)
                 return committed
 
-            assert other.write(write).result() == {"page c2"}
+            assert [new.keys.id for new in other.write(write).result()] == ["c2"]
+
+
+@pytest.mark.parametrize("ids", [None, "id"])
+def test_crawls_that_store_one_document_at_once_store_each_entry_once(url, ids):
+    """Also under one page, and with links that change."""
+    State(url).close()
+
+    def document(number):
+        pages = ["page", *(f"{number} {page}" for page in range(20))] * 2
+        keys = [EntryKeys(page, ids and f"{ids} {at}", str(at)) for at, page in enumerate(pages)]
+        return [replace(entry("", FEED), keys=each) for each in keys]
+
+    def crawl(number):
+        with contextlib.closing(State(url)) as state:
+            return sum(len(commit(state, source(), document(day % 3))) for day in range(6))
+
+    with ThreadPoolExecutor(4) as crawls:
+        new = sum(crawls.map(crawl, range(4)))
+    with contextlib.closing(State(url)) as state:
+        assert new == len(keys(state)) == (42 if ids else 2 + 3 * 40)
+
+
+def test_an_entry_of_two_sources_that_is_inserted_at_once_is_one(postgresql_url, monkeypatch):
+    """Also if it is not the first one of its page."""
+    State(postgresql_url).close()
+    both = Barrier(2)
+    insert = entrywriter._Rows.insert
+
+    def insert_together(rows, connection):
+        if rows._rows and both.n_waiting < 2 and not both.broken:
+            with contextlib.suppress(BrokenBarrierError):
+                both.wait(10)
+            both.abort()
+        return insert(rows, connection)
+
+    def crawl(url):
+        with contextlib.closing(State(postgresql_url)) as state:
+            return len(commit(state, source(url), [of_page(url, "Post", url=url)]))
+
+    with contextlib.closing(State(postgresql_url)) as state:
+        commit(state, source("http://c.example/"), [of_page("c", "Jo", url="http://c.example/")])
+    monkeypatch.setattr(entrywriter._Rows, "insert", insert_together)
+    with ThreadPoolExecutor(2) as crawls:
+        assert sum(crawls.map(crawl, (FEED, OTHER))) == 1
+
+
+def test_entries_of_a_visit_are_found_by_indexes(state, request):
+    """No statement reads the entries of other sources, or all entries of its own."""
+    document = [of_page("1", "A"), of_page("2", "B"), of_page(None, "C", "other")]
+    commit(state, source(), document)
+    plans = request.getfixturevalue("plans")
+    commit(state, source(), [replace(each, first_seen=200.0) for each in document])
+    of_entries = [plan for plan in plans if "entries" in plan and "INSERT" not in plan.upper()]
+    assert of_entries
+    scans = r"SCAN (entries|sightings|ambiguous_keys)\b|Seq Scan on (entries|sightings|ambiguous)"
+    assert [plan for plan in of_entries if re.search(scans, plan)] == []
+
+
+def test_known_entries_are_found_with_one_statement(url, statements):
+    with contextlib.closing(State(url)) as state:
+        document = [of_page(str(number), "A", f"page {number}") for number in range(20)]
+        commit(state, source(), document)
+        del statements[:]
+        commit(state, source(), document)
+        assert len([each for each in statements if "entries" in each]) == 1
 
 
 def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
@@ -120,7 +198,7 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
         commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
         exchange(crawl)
         Stores(state).sources.resume(FEED)
-        assert [first, *chosen][-1].key == many[-1].key
+        assert [first, *chosen][-1].key == many[-1].keys.page
         assert len([*entries.matching()]) == len(many)
     assert len(keys(state)) == len(many) + 1
 
@@ -152,8 +230,8 @@ def test_entry_is_new_for_its_own_source_after_another_had_it(state):
     theirs = [replace(entry, source=OTHER, is_own=False) for entry in own]
     commit(state, source())
     commit(state, source(OTHER))
-    assert commit(state, source(OTHER), theirs[:1]) == {theirs[0].key}
-    assert commit(state, source(), own) == {entry.key for entry in own}
+    assert commit(state, source(OTHER), theirs[:1]) == theirs[:1]
+    assert commit(state, source(), own) == own
     assert not commit(state, source(OTHER), theirs)
     with Stores(state).entries.snapshot() as entries:
         stored = [(entry.source, entry.also_in) for entry in entries.matching()]

@@ -1,27 +1,15 @@
 """Decision 19: which entries of a feed are new, from visit to visit, on both databases."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
-from types import SimpleNamespace
 
 import pytest
-from scrapy import Request
-from scrapy.http import Response
 from sqlalchemy import select
 
-from tests.helpers.records import commit
-from walsh_scrapy.crawl.ticket import (
-    set_visit,
-)
-from walsh_scrapy.feeds.firstseen import DocumentItems
-from walsh_scrapy.feeds.items import EntryItem
-from walsh_scrapy.feeds.metadata.feed import parse_feed
-from walsh_scrapy.feeds.metadata.llmstxt import parse_llms
-from walsh_scrapy.feeds.sources.source import Source
-from walsh_scrapy.feeds.sourcevisit import SourceVisit
-from walsh_scrapy.feeds.stores.entrystore import MAX_COMPARED_TITLES
-from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.tables import entries, repeated_pages
+from tests.helpers.histories import HISTORIES, NOONS, document
+from tests.helpers.visits import Visits
+from walsh_scrapy.feeds.stores.entrywriter import MAX_COMPARED_TITLES
+from walsh_scrapy.state.tables import ambiguous_keys, entries
 from walsh_scrapy.testing.feeds import Post, atom, rss
 
 HOST = "http://blog.example"
@@ -40,40 +28,11 @@ def item(title, link=LINK, guid=None, date=None):
 @pytest.fixture
 def visit(state):
     """Return a function that reads a document, and returns the titles of its new entries."""
-    sources = set()
-
-    def read(text, at, source=f"{HOST}/feed", kind="feed"):
-        request = Request(source)
-        set_visit(request, SourceVisit(Source(source), bool))
-        context = SimpleNamespace(clock=SimpleNamespace(now=at.timestamp), run=None)
-        headers = {"Date": format_datetime(at, usegmt=True)}
-        parse = parse_llms if kind == "llms" else parse_feed
-        feed = parse(text.encode(), url=source, content_type=None, source=source)
-        items = DocumentItems(request, context, Response(source, headers=headers))
-        for entry in feed.entries:
-            items.add(EntryItem.from_entry(entry, feed=feed, source=source, kind=kind))
-        record = SourceRecord(url=source, kind=kind, outcome="fetched", format="rss20")
-        records = items.build_records()
-        if source not in sources:
-            commit(state, record)
-            sources.add(source)
-        new = commit(state, record, records)
-        return [items.valid[record.key].title for record in records if record.key in new]
-
-    return read
+    return Visits(state).read
 
 
-def without_guids(posts):
-    """Return an RSS document in which items have a guid only if it is given."""
-    text = rss("Feed", posts, HOST)
-    for post in posts:
-        if post.id is None and post.link:
-            text = text.replace(f'<guid isPermaLink="true">{post.link}</guid>', "")
-    return text
-
-
-#: By name: the documents of consecutive days, and the number of new entries in each.
-HISTORIES = {
+#: Further histories by name: documents of consecutive days, and the number of new entries in each.
+DETAILS = {
     "three titles on one link without guids": (
         [[item("A"), item("B"), item("C")]] * 2,
         [3, 0],
@@ -86,10 +45,13 @@ HISTORIES = {
         [[item("A")], [item("A"), item("B")], [item("B")]],
         [1, 1, 0],
     ),
-    "a corrected title without a guid": ([[item("A")], [item("B")]], [1, 0]),
+    "a corrected title without a guid": (
+        [[item("A"), item("Z", f"{LINK}/z")], [item("B"), item("Z", f"{LINK}/z")]],
+        [2, 0],
+    ),
     "a corrected title of an item that is twice in its list": (
         [[item("A")] * 2, [item("B")] * 2],
-        [1, 0],
+        [1, 1],
     ),
     "another item beside one that is twice in its list": (
         [[item("A")] * 2, [item("A"), item("B")]],
@@ -187,10 +149,22 @@ HISTORIES = {
 }
 
 
-@pytest.mark.parametrize("name", HISTORIES)
-def test_new_entries_of_each_visit(name, visit):
-    documents, counts = HISTORIES[name]
-    new = [len(visit(without_guids(posts), DAYS[day])) for day, posts in enumerate(documents)]
+@pytest.mark.parametrize(
+    "history", [pytest.param(each, id=f"{each.source}: {each.does}"[:60]) for each in HISTORIES]
+)
+def test_new_entries_of_each_visit(history, visit):
+    feeds = history.feeds * len(history.visits)
+    new = [
+        " ".join(sorted(title or "-" for title in visit(document(posts), noon, feed)))
+        for posts, noon, feed in zip(history.visits, NOONS, feeds, strict=False)
+    ]
+    assert new == [" ".join(sorted(titles.split())) for titles in history.new]
+
+
+@pytest.mark.parametrize("name", DETAILS)
+def test_number_of_new_entries_of_each_visit(name, visit):
+    documents, counts = DETAILS[name]
+    new = [len(visit(document(posts), DAYS[day])) for day, posts in enumerate(documents)]
     assert new == counts
 
 
@@ -206,7 +180,7 @@ def test_an_llms_txt_has_one_entry_per_url(visit, rows):
     text = f"# Site\n\n- [A]({LINK})\n- [B]({LINK})\n"
     assert visit(text, DAYS[0], page, "llms") == ["A"]
     assert visit(text.replace("[A]", "[C]"), DAYS[1], page, "llms") == []
-    assert rows(select(repeated_pages)) == []
+    assert rows(select(ambiguous_keys)) == []
 
 
 def test_one_article_in_two_feeds_is_one(visit):
@@ -234,8 +208,8 @@ def test_bulletins_on_another_host_are_told_apart(visit):
 
 @pytest.mark.parametrize("guid", ["1", None])
 def test_a_damaged_title_is_replaced(guid, visit, rows):
-    damaged = without_guids([item("Caf\ufffd", guid=guid)])
-    whole = without_guids([item("Café", guid=guid)])
+    damaged = document([item("Caf\ufffd", guid=guid)])
+    whole = document([item("Café", guid=guid)])
     assert visit(damaged, DAYS[0]) == ["Caf\ufffd"]
     assert visit(whole, DAYS[1]) == []
     assert visit(damaged, DAYS[2]) == []
@@ -244,10 +218,10 @@ def test_a_damaged_title_is_replaced(guid, visit, rows):
 
 
 def test_a_damaged_title_on_a_repeated_page_is_no_new_entry(visit, rows):
-    whole = without_guids([item("Café"), item("Bar")])
-    assert visit(without_guids([item("Caf\ufffd"), item("Bar")]), DAYS[0]) == ["Caf\ufffd", "Bar"]
+    whole = document([item("Café"), item("Bar")])
+    assert visit(document([item("Caf\ufffd"), item("Bar")]), DAYS[0]) == ["Caf\ufffd", "Bar"]
     assert visit(whole, DAYS[1]) == []
-    assert visit(without_guids([item("C\ufffdfé"), item("B\ufffdr")]), DAYS[2]) == []
+    assert visit(document([item("C\ufffdfé"), item("B\ufffdr")]), DAYS[2]) == []
     assert visit(whole, DAYS[3]) == []
     stored = "".join(row.item for row in rows(select(entries.c.item)))
     assert "\ufffd" not in stored
@@ -255,20 +229,20 @@ def test_a_damaged_title_on_a_repeated_page_is_no_new_entry(visit, rows):
 
 def test_two_rows_do_not_get_the_same_title(visit, rows):
     for day, title in enumerate(("C\ufffdfé", "Caf\ufffd")):
-        assert visit(without_guids([item("X"), item(title)]), DAYS[day])
+        assert visit(document([item("X"), item(title)]), DAYS[day])
     for day in (3, 4):
-        assert visit(without_guids([item("X"), item("Café")]), DAYS[day]) == []
+        assert visit(document([item("X"), item("Café")]), DAYS[day]) == []
     titles = [row.item.count('"title": "Café"') for row in rows(select(entries.c.item))]
     assert sorted(titles) == [0, 0, 1]
 
 
-@pytest.mark.parametrize(("limit", "new_again"), [(MAX_COMPARED_TITLES, 0), (20, 1)])
+@pytest.mark.parametrize(("limit", "new_again"), [(MAX_COMPARED_TITLES, 0), (20, 30)])
 def test_titles_that_are_damaged_again_are_known(limit, new_again, visit, monkeypatch):
-    """Beyond the limit all but the first of the page: its row has no key of a title."""
-    damaged = without_guids([item(f"Caf\ufffd {number}") for number in range(30)])
+    """They are compared up to a limit."""
+    damaged = document([item(f"Caf\ufffd {number}") for number in range(30)])
     assert len(visit(damaged, DAYS[0])) == 30
     assert visit(damaged.replace("\ufffd", "é"), DAYS[1]) == []
-    monkeypatch.setattr("walsh_scrapy.feeds.stores.entrystore.MAX_COMPARED_TITLES", limit)
+    monkeypatch.setattr("walsh_scrapy.feeds.stores.entrywriter.MAX_COMPARED_TITLES", limit)
     assert len(visit(damaged, DAYS[2])) == new_again
 
 
@@ -283,3 +257,28 @@ def test_a_damaged_title_of_an_llms_txt_is_replaced(visit, rows):
     assert visit(f"# Site\n\n- [Café]({LINK})\n", DAYS[1], page, "llms") == []
     ((stored,),) = rows(select(entries.c.item))
     assert '"title": "Café"' in stored
+
+
+def test_a_known_entry_has_the_link_that_was_listed_last(visit, rows):
+    """Also if only its scheme changes; without an id, it keeps the first one."""
+    entry = item("A", f"{LINK}?t=1", "1", DAYS[0])
+    assert visit(document([entry, item("B", f"{HOST}/b")]), DAYS[1]) == ["A", "B"]
+    for link in (f"{LINK}?t=2", f"{LINK}?t=2".replace("http:", "https:")):
+        others = [item("B", f"{HOST}/b/")]
+        assert visit(document([replace(entry, link=link), *others]), DAYS[2]) == []
+        stored = {row.item.partition('"url": "')[2].partition('"')[0]
+                  for row in rows(select(entries.c.item))}  # fmt: skip
+        assert stored == {link, f"{HOST}/b"}
+
+
+def test_a_moved_entry_leaves_its_page_to_others(visit, rows):
+    """Also to one that is stored under the key of the page."""
+    assert visit(document([item("A", LINK, "1", DAYS[0])]), DAYS[1]) == ["A"]
+    ((key,),) = rows(select(entries.c.key))
+    assert visit(document([item("A", f"{HOST}/a", "1", DAYS[0])]), DAYS[2]) == []
+    both = [item("B", LINK, "2", DAYS[2]), item("C", LINK, "3", DAYS[1])]
+    assert visit(document(both), DAYS[3]) == ["B", "C"]
+    back = [*both, item("A", LINK, "1", DAYS[0])]
+    assert visit(document(back), DAYS[4]) == []
+    assert (key,) in rows(select(entries.c.key))
+    assert len(rows(select(entries.c.key))) == 3

@@ -260,11 +260,11 @@ SELECT outcome, count(*) AS count, min(id) AS first FROM (
         tally.add("7", outcome, count, first)
 
 
-#: Entries with the same page that are stored twice: they have the same id, or the same title and
-#: no different dates. One of them was first seen within the span.
-_SAME_TITLE: Final = " AND count(*) > count(DISTINCT nullif(evident_date, ''))"
+#: Entries that are stored twice: equal ones of one page, of which one was first seen within the
+#: span. An index lets no source have an id twice.
 _DUPLICATES: Final = """SELECT max(key) AS first FROM entries
-    WHERE first_seen <= :until AND {column} IS NOT NULL GROUP BY {column}
+    WHERE first_seen <= :until AND twin IS NOT NULL
+    GROUP BY coalesce(page_key, key), title_key, evident_date, twin
     HAVING count(*) > 1 AND max(first_seen) >= :since"""
 
 
@@ -279,10 +279,8 @@ def ask_entries(record: Record, tally: Tally) -> int:
         tally.add("6", "content" if problem else reason, 1, key, problem)
         is_scraped = kind not in ("feed", "llms")
         tally.add("9", "scraped" if is_scraped else reason, 1, key, f"the kind is {kind!r}")
-    by_title = _DUPLICATES.format(column="title_key") + _SAME_TITLE
-    for question in (_DUPLICATES.format(column="own_key"), by_title):
-        for (key,) in record.rows(question):
-            tally.add("7", "duplicate", 1, key)
+    for (key,) in record.rows(_DUPLICATES):
+        tally.add("7", "duplicate", 1, key)
     counted = """SELECT runs.id, runs.summary, coalesce(stored.count, 0) AS stored
         FROM runs LEFT JOIN (SELECT run, count(*) AS count FROM entries GROUP BY run) stored
         ON stored.run = runs.id WHERE runs.ended_at >= :since AND runs.ended_at <= :until"""

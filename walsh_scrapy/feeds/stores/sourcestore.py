@@ -39,7 +39,7 @@ from sqlalchemy import (
 
 from walsh_scrapy.feeds.freshness import NEVER
 from walsh_scrapy.feeds.sources.source import Kind, Source, declared_urls
-from walsh_scrapy.feeds.stores.entrystore import insert_unseen
+from walsh_scrapy.feeds.stores.entrywriter import insert_unseen
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select, Table
 
-    from walsh_scrapy.feeds.stores.entrystore import EntryRecord
+    from walsh_scrapy.feeds.stores.entrywriter import EntryRecord
 
 #: Sources that are read at once.
 PAGE_SIZE: Final = 1000
@@ -199,10 +199,10 @@ class SourceStore(Store):
         llmstxt: LlmsTxtRecord | None = None,
         *,
         host: str,
-    ) -> Callable[[Connection], dict[str, str]]:
+    ) -> Callable[[Connection], dict[int, str]]:
         """Return a function that writes the outcome of a visit and returns its new entries.
 
-        The result has the keys of their rows, by the keys of the records.
+        The result has the keys of their rows, by their places in ``entries``.
 
         ``known`` is the record when the visit began, None before the first visit; ``record`` is the
         record after it. ``host`` is the host of the next visit, or its domain if domains are paced.
@@ -217,7 +217,7 @@ class SourceStore(Store):
         row = row_of(record)
         del row["resumed"]  # only the operator writes it
 
-        def write(connection: Connection) -> dict[str, str]:
+        def write(connection: Connection) -> dict[int, str]:
             nonlocal is_rerun
             facts = {name: row[name] for name in _FACTS}
             if known is None:
