@@ -179,6 +179,25 @@ def test_entries_of_a_visit_are_found_by_indexes(state, request):
     assert [plan for plan in of_entries if re.search(scans, plan)] == []
 
 
+def test_a_visit_reads_no_other_entries_than_it_lists(state, monkeypatch):
+    """Of its own source, and of others, with ten thousand known entries each."""
+    read = []
+
+    def note(reading, connection, places):
+        read_rows(reading, connection, places)
+        read.append(len(reading.rows))
+
+    read_rows = entrywriter._Reading._read
+    for url in (FEED, OTHER):
+        many = [of_page("id", "A", f"{url} {number}", url) for number in range(10_000)]
+        ids = [replace(each, keys=each.keys._replace(id=str(n))) for n, each in enumerate(many)]
+        assert len(commit(state, source(url), ids)) == 10_000
+        monkeypatch.setattr(entrywriter._Reading, "_read", note)
+        assert commit(state, source(url), ids[:20]) == []
+        monkeypatch.setattr(entrywriter._Reading, "_read", read_rows)
+    assert read == [20, 20]
+
+
 def test_known_entries_are_found_with_one_statement(url, statements):
     with contextlib.closing(State(url)) as state:
         document = [of_page(str(number), "A", f"page {number}") for number in range(20)]

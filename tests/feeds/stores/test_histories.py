@@ -7,7 +7,6 @@ styles that docs/identity.md calls telling.
 import contextlib
 from datetime import timedelta
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
@@ -154,12 +153,3 @@ def test_each_entry_is_new_known_or_repeated_and_twice_is_never_new(documents):
             assert len(new) + reader.repeated <= reader.listed == len(posts)
             assert reader.read(document(posts), noon) == []
             assert reader.read(document(posts[::-1]), noon) == []
-
-
-@pytest.mark.parametrize("number", [1, 10_000])
-def test_a_known_document_takes_as_many_statements(number, url):
-    posts = [post(f"T{n}", f"{HOST}/{n}", f"{n}", BEGIN) for n in range(number)]
-    with contextlib.closing(State(url)) as state:
-        reader = Visits(state)
-        assert len(reader.read(document(posts), NOONS[0])) == number
-        assert reader.read(document(posts), NOONS[1]) == []
