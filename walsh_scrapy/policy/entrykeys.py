@@ -53,7 +53,7 @@ class SourceKeys:
             page = self._page_of_id(id_) if id_ else ""
         return EntryKeys(
             _sha256(page) if page else linkless_page or "",
-            _sha256(f"id {_plain_id(id_, page)}") if id_ else None,
+            _sha256(f"id {_plain_id(id_)}") if id_ else None,
             _sha256(f"title {title}") if title else None,
             linkless_page,
         )
@@ -90,12 +90,14 @@ def without_scheme(url: str) -> str:
     return _WEB.sub("", url, count=1) if _WEB.match(url) else url
 
 
-def _plain_id(id_: str, page: str) -> str:
-    """Return an id without its scheme; the page if the id is its URL in another spelling."""
+def _plain_id(id_: str) -> str:
+    """Return an id; if it is a URL, in the spelling of all that mean one page, without scheme.
+
+    A fragment belongs to an id: that of a comment may be its post's with a fragment.
+    """
     if not _WEB.match(id_):
         return id_
-    is_page = "#" not in id_ and without_scheme(canonical_url(id_)) == page
-    return page if is_page else without_scheme(id_)
+    return without_scheme(id_ if "#" in id_ else canonical_url(id_))
 
 
 def _sha256(text: str) -> str:
