@@ -18,7 +18,18 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, insert, or_, select, text, tuple_, update
+from sqlalchemy import (
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.schema import CreateColumn
 
 from walsh_scrapy.files import atomic_file
@@ -78,7 +89,7 @@ _BEATING_SQL: Final = (
 _PAGE_ROWS: Final = 10_000
 _PROGRESS_ROWS: Final = 200_000
 _E: Final = entries.c
-_OLD_ENTRIES_SQL: Final = select(*_E["key", "page_key", "source", "kind", "item"])
+_OLD_ENTRY: Final = _E["key", "page_key", "source", "kind", "item"]
 _OLD_SIGHTINGS_SQL: Final = select(
     *sightings.c["key", "source"], _E.source.label("found_by"), *_E["kind", "item"]
 ).join(entries, _E.key == sightings.c.key)
@@ -89,7 +100,6 @@ _RENEWED: Final[dict[str, Any]] = {
     "title_key": bindparam("title"),
 }
 _HAS_KEY: Final = _E.key == bindparam("of")
-_RENEW_ENTRY_SQL: Final = update(entries).where(_HAS_KEY).values(_RENEWED)
 _MOVE_ENTRY_SQL: Final = update(entries).where(_HAS_KEY).values(page_key=bindparam("page"))
 _RENEW_SIGHTING_SQL: Final = (
     update(sightings)
@@ -170,18 +180,24 @@ def _renew_entries(connection: Connection, report: Callable[[str], None]) -> set
         repeated[page_elsewhere(page)].add(source)
     ambiguous: set[tuple[str, str]] = set()
     done = 0
-    for rows in _pages_of(connection, _OLD_ENTRIES_SQL, 1):
+    # On SQLite, rows in the order of the file, because those in the order of keys are anywhere.
+    place: ColumnElement[Any] = _E.key
+    if connection.dialect.name == "sqlite":
+        place = literal_column("entries.rowid")
+    query = select(place.label("place"), *_OLD_ENTRY)
+    renew = update(entries).where(place == bindparam("of")).values(_RENEWED)
+    for rows in _pages_of(connection, query, 1):
         changes = []
         for row in rows:
             entry = _read_entry(row.source, row.kind, row.item)
             if entry is None:
                 continue
-            changes.append({"of": row.key, **_new_keys(entry.stored_in(row.source))})
+            changes.append({"of": row.place, **_new_keys(entry.stored_in(row.source))})
             pages = (entry.keys.page, page_elsewhere(entry.keys.page))
             sources_of_page = repeated.get(row.page_key or row.key, ())
             ambiguous.update((source, page) for source in sources_of_page for page in pages)
         if changes:
-            connection.execute(_RENEW_ENTRY_SQL, changes)
+            connection.execute(renew, changes)
         done += len(rows)
         if done % _PROGRESS_ROWS == 0:
             report(f"renewed the keys of {done:,} entries")
