@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from scrapy import signals
+from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import Connection, Engine, event, make_url, text
 
@@ -28,6 +29,7 @@ from walsh_scrapy.crawl.hosts import ownedhosts
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.downloadermiddlewares import privatehosts
+from walsh_scrapy.extensions.summary import awaited
 from walsh_scrapy.feeds.scope import ScopeMiddleware
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.policy import pacing as pacing_policy
@@ -437,3 +439,81 @@ class PublicWeb(Extension):
         network.ADDRESS_TTL_SECONDS = -1.0
         connections.MAX_IDLE_SECONDS = 0.0
         super().__init__(crawler)
+
+
+class HandOuts(Extension):
+    """Counts the hand-outs of the queue, and keeps what the progress announces.
+
+    The stat `hand_outs` has the largest number of any URL. `announced` has a pair for each second
+    in which the run said that it waits for a host: the seconds since its begin, and the text.
+    """
+
+    def spider_opened(self):
+        crawl = Crawl.of(self.crawler)
+        queue, clock = crawl.queue, crawl.context.clock
+        pop = queue.pop
+        urls = Counter()
+        announced = []
+        self.crawler.stats.set_value("announced", announced)
+        self.crawler.stats.set_value("began_at", clock.monotonic())
+
+        def counted():
+            request = pop()
+            if request is not None:
+                urls[request.url] += 1
+                self.crawler.stats.set_value("hand_outs", max(urls.values()))
+            return request
+
+        def look():
+            now = clock.monotonic()
+            text = awaited(queue, crawl.context.retries, now)
+            if text.startswith("waiting"):
+                announced.append((now, text))
+
+        queue.pop = counted
+        self.timer = create_looping_call(look)
+        self.timer.start(1.0, now=False)
+
+    def spider_closed(self):
+        now = Crawl.of(self.crawler).context.clock.monotonic()
+        self.crawler.stats.set_value("ended_at", now)
+        self.timer.stop()
+
+
+class OwnedByAnother(Extension):
+    """Another worker owns the host ``HOST`` all the time, and requests nothing from it."""
+
+    def spider_opened(self):
+        context, host = Crawl.of(self.crawler).context, self.crawler.settings["HOST"]
+        other = Worker("other", context.started_at)
+
+        def beat():
+            context.state.write(lambda connection: ownership.beat(connection, other))
+
+        def take(connection):
+            ownership.beat(connection, other)
+            assert ownership.take(connection, host, other).status == "ready"
+
+        context.state.write(take)
+        self.timer = create_looping_call(beat)
+        self.timer.start(5.0)
+
+    def spider_closed(self):
+        self.timer.stop()
+
+
+class DeferredByAnother(OwnedByAnother):
+    """Another worker has given up the host ``HOST`` for all runs that began until now."""
+
+    def spider_opened(self):
+        context, host = Crawl.of(self.crawler).context, self.crawler.settings["HOST"]
+        other = Worker("other", context.started_at)
+
+        def give_up(connection):
+            assert ownership.take(connection, host, other).status == "ready"
+            assert ownership.let_go(connection, host, other, deferred=True)
+
+        context.state.write(give_up)
+
+    def spider_closed(self):
+        pass

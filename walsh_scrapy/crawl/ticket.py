@@ -355,10 +355,15 @@ def limit_to_visit(request: Request, timeout: float) -> float:
     return time.remaining
 
 
-def check_visit_time(request: Request) -> None:
-    """Raise VisitTimeout if the visit that a request belongs to has no time left (decision 46)."""
+def has_visit_time(request: Request) -> bool:
+    """Return False if the visit that a request belongs to has no time left (decision 46)."""
     time = ticket_of(request).visit_time
-    if time is not None and not time.remaining:
+    return time is None or time.remaining > 0.0
+
+
+def check_visit_time(request: Request) -> None:
+    """Raise VisitTimeout if the visit that a request belongs to has no time left."""
+    if not has_visit_time(request):
         raise VisitTimeout(MAX_VISIT_SECONDS)
 
 

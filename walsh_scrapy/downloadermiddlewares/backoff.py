@@ -213,15 +213,16 @@ class BackoffMiddleware(Component):
     def _record_retry(
         self, request: Request, failure: str, attempt: int, retries: int, reason: str
     ) -> None:
-        """Log and count a retry, and keep it for the display of the progress."""
+        """Log and count a retry, and keep it for the display if it may come in this run."""
         hold = ticket_of(request).hold
         self._log_hold(request, failure, hold)
-        now = self._context.clock.monotonic()
-        for_blocklist = ticket_of(request).serves_blocklist
-        retry = Retry(attempt + 1, retries + 1, now + hold, failure, for_blocklist)
-        self._context.retries[self._context.host(request.url)] = retry
-        if for_blocklist:  # every other request waits for the blocklist
-            logger.info("waiting for the blocklist: %s", retry.sentence(now))
+        if hold <= self._context.options.max_wait:
+            now = self._context.clock.monotonic()
+            for_blocklist = ticket_of(request).serves_blocklist
+            retry = Retry(attempt + 1, retries + 1, now + hold, failure, for_blocklist)
+            self._context.retries[self._context.host(request.url)] = retry
+            if for_blocklist:  # every other request waits for the blocklist
+                logger.info("waiting for the blocklist: %s", retry.sentence(now))
         self._stats.inc_value("walsh/backoff/retried")
         self._stats.inc_value("retry/count")
         self._stats.inc_value(f"retry/reason_count/{reason}")
@@ -263,7 +264,7 @@ class BackoffMiddleware(Component):
         until = self._context.clock.now() + ticket_of(request).hold
         self._context.deferred_hosts.add(host_of(request.url), reason, until, refused)
         self._hosts.give_up(host)
-        self._queue.delay(host, 0.0)
+        self._queue.recheck(host)
 
 
 class ChosenRetries(NamedTuple):

@@ -14,7 +14,7 @@ from scrapy import signals
 from walsh_scrapy.crawl.hosts.queue import RequestPreparer
 from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Gate, Kind
-from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, has_visit_time, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
@@ -63,6 +63,10 @@ class PacingMiddleware(Component, RequestPreparer):
         """Return True if this crawl owns the host of a request."""
         return self._hosts.has(self._context.host(request.url))
 
+    def will_pass(self, request: Request) -> bool:
+        """Return False for a deferred host, and for a visit that has no time left."""
+        return has_visit_time(request) and not self._deferred_hosts.has(request.url)
+
     async def prepare(self, request: Request) -> None:
         """Wait until this crawl owns the host, so that no other worker requests it meanwhile."""
         await self._access.take(self._context.host(request.url), request)
@@ -75,6 +79,7 @@ class PacingMiddleware(Component, RequestPreparer):
         if not is_web(request.url):
             return None
         self._network.check_route(request)
+        self._queue.check(request)
         turn = self._queue.turn_of(request)
         host = self._context.host(request.url)
         if turn is None or turn.times_sent_back > _MAX_RESCHEDULES or self._hosts.is_busy(host):

@@ -113,7 +113,7 @@ class RobotsMiddleware(Component):
 
         Without PacingMiddleware the request waits here.
         """
-        if not (seconds := max(0.0, file.closed_for(self._context.clock.now()))):
+        if not (seconds := self._robots.visit_time_wait(origin_for(request), file)):
             return
         host = self._context.host(request.url)
         logger.info(

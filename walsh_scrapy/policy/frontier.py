@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class _Host(Generic[T]):
     is_busy: bool = False
     is_touched: bool = False  #: one of its requests was handed out before
     is_explored: bool = False  #: one of its targets was sent
+    waits: bool = True  #: False: its next request will not be sent, so it waits for nothing
 
 
 #: A host in a heap: key, whether it is untouched, version, host. The smallest entry goes first.
@@ -95,7 +96,8 @@ class Frontier(Generic[T]):
 
     ``delays`` are the known delays of hosts in seconds; the default is one second. ``late`` are
     hosts that did not answer lately. ``follows_links`` means that the links of a host are unknown
-    until one of its targets was read, so one target of each host is sent early.
+    until one of its targets was read, so one target of each host is sent early. ``will_send``
+    returns False for a request that will be denied or deferred: its host hands it out at once.
 
     Each operation takes time logarithmic in the number of hosts, except for ``remaining`` and a
     restriction of all hosts.
@@ -107,10 +109,12 @@ class Frontier(Generic[T]):
         *,
         late: Collection[str] = (),
         follows_links: bool = False,
+        will_send: Callable[[T], bool] = lambda _: True,
     ) -> None:
         self._delays = dict(delays or {})
         self._late = set(late)
         self._follows_links = follows_links
+        self._will_send = will_send
         self._hosts: dict[str, _Host[T]] = {}
         lanes = (lane for lane in _Lane if lane not in {_Lane.CLOSED, _Lane.BUSY})
         self._heaps: dict[_Lane, list[_Entry[T]]] = {lane: [] for lane in lanes}
@@ -149,7 +153,10 @@ class Frontier(Generic[T]):
         order = next(self._order)
         heapq.heappush(state.requests, (rank, -priority, -order if is_back else order, item))
         self._size += 1
-        self._place(state)
+        if state.requests[0][3] is item:
+            self._place_again(state)
+        else:
+            self._place(state)
 
     def expect(self, host: str, backlog: int) -> None:
         """Set the number of requests of a host that are pushed later, when few are queued.
@@ -190,7 +197,7 @@ class Frontier(Generic[T]):
         state = self._hosts[host]
         self._busy -= state.is_busy
         state.is_busy = False
-        self._place(state)
+        self._place_again(state)
 
     def record_service(self, host: str, seconds: float, now: float) -> None:
         """Record an exchange of ``seconds`` that ended at ``now``; call this before ``free``.
@@ -219,13 +226,18 @@ class Frontier(Generic[T]):
         state.ready_at = ready_at
         if delay is not None:
             self._delays[host] = delay
-        self._place(state)
+        self._place_again(state)
+
+    def recheck(self, host: str) -> None:
+        """Ask again whether the next request of a host will be sent."""
+        if state := self._hosts.get(host):
+            self._place_again(state)
 
     def restrict(self, rank: Rank, host: str | None = None) -> None:
         """Hand out only requests up to ``rank``, of one host or, if it is None, of all hosts."""
         if host is not None:
             self._host(host).open_to = rank
-            self._place(self._host(host))
+            self._place_again(self._host(host))
             return
         self._open_to = rank
         for state in self._hosts.values():
@@ -276,7 +288,7 @@ class Frontier(Generic[T]):
         chains = (
             max(0.0, host.ready_at - now) + self._chain(host)
             for host in self._hosts.values()
-            if host.requests
+            if host.requests and host.waits
         )
         return max(max(chains, default=0.0), (self._size + unqueued) * self._service)
 
@@ -285,14 +297,24 @@ class Frontier(Generic[T]):
             self._hosts[name] = _Host(name)
         return self._hosts[name]
 
+    def _place_again(self, host: _Host[T]) -> None:
+        """Put a host into its lane after a change of its next request, or of what may be sent."""
+        if host.requests and not host.is_busy:
+            host.waits = self._will_send(host.requests[0][3])
+        self._place(host)
+
     def _place(self, host: _Host[T]) -> None:
         """Put a host into its lane after a change. ``_wake`` moves it on when it is ready."""
         if host.backlog and len(host.requests) * self._delay(host) <= SHORT:
             self._short[host.name] = None
         else:
             self._short.pop(host.name, None)
-        lane = _Lane.WAITING if host.requests else _Lane.EMPTY
-        self._put(host, _Lane.BUSY if host.is_busy else lane, host.ready_at)
+        if host.is_busy:
+            self._put(host, _Lane.BUSY, host.ready_at)
+        elif not host.requests:
+            self._put(host, _Lane.EMPTY, host.ready_at)
+        else:
+            self._put(host, _Lane.WAITING, host.ready_at if host.waits else -math.inf)
 
     def _put(self, host: _Host[T], lane: _Lane, key: float) -> None:
         self._ready += (lane in _READY) - (host.lane in _READY)

@@ -125,11 +125,13 @@ class Fetcher:
         request: Request,
         rank: Rank,
         limited: Callable[[Request], AbstractContextManager[None]] = lambda _: nullcontext(),
+        check: Callable[[Request], None] = lambda _: None,
     ) -> Response:
         """Send the request for a document when its turn comes, and again after a refusal.
 
-        Each attempt runs in the context manager that ``limited`` returns for it. Raises the
-        exceptions of ``Documents``.
+        Each attempt runs in the context manager that ``limited`` returns for it. Before it waits
+        for its turn, ``check`` raises an exception if it will not be made. Raises the exceptions of
+        ``Documents``.
         """
         request.dont_filter = True
         request.callback = NO_CALLBACK
@@ -137,6 +139,7 @@ class Fetcher:
         request.meta.update(dont_cache=True, dont_obey_robotstxt=True)
         note(request, rank=rank)
         while True:
+            check(request)
             sent = copy_of(request)  # a middleware of the project may change it
             set_conditions(sent)
             with suppress(Denied):  # the gate denies it again, and logs that

@@ -269,6 +269,10 @@ class PublishedList(BlocklistCache, RequestPreparer):
         is_known = not self.is_due and self._deferral is None
         return is_known or rank_of(request) is not Rank.TARGET
 
+    def will_pass(self, request: Request) -> bool:
+        """Return False for a request that the list blocks."""
+        return self.blocking(request) is None
+
     async def prepare(self, request: Request) -> None:
         """Fetch the list if it is due; raise Denied for a request that it blocks."""
         if not self.is_ready(request):

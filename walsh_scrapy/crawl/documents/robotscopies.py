@@ -195,11 +195,36 @@ class Robots(RobotsCache, RequestPreparer):
             or request in self._proxy_errors
         )
 
+    def will_pass(self, request: Request) -> bool:
+        """Return False if a request would be denied or deferred, by what is in memory."""
+        if is_robots(request):
+            return True
+        origin = origin_for(request)
+        file = self._files.get(origin)
+        if file is None or not self._is_fresh(file):
+            return self._fetch_error(origin) is None
+        max_wait = self._context.options.max_wait
+        return file.allows(request.url) and self.visit_time_wait(origin, file) <= max_wait
+
+    def visit_time_wait(self, origin: str, file: RobotsFile) -> float:
+        """Return the seconds until the Visit-time of a file allows the next request of its host.
+
+        0 if it allows that request as soon as the delay and the hold of the host are over, or if
+        these alone last longer than ``WALSH_MAX_WAIT``.
+        """
+        now = self._context.clock.now()
+        wait = max(0.0, self._hosts.wait(self._context.host(origin), file.interval(now)))
+        if wait > self._context.options.max_wait:
+            return 0.0  # it may end after the year 9999
+        closed_for = file.closed_for(now + wait)
+        return wait + closed_for if closed_for > 0.0 else 0.0
+
     async def prepare(self, request: Request) -> None:
         """Fetch the file of a request, unless it is known or cannot be fetched."""
         origin = origin_for(request)
         if not self.is_ready(request):
             await self._fetcher.fetch_once(origin, lambda: self._fetch(origin, request))
+            self._queue.recheck(self._context.host(origin))
 
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
@@ -232,6 +257,7 @@ class Robots(RobotsCache, RequestPreparer):
         """Raise the exception of a request that must not be sent in this run any more."""
         check_visit_time(request)
         self._deferred_hosts.check(request.url)
+        self._queue.check(request)
 
     def _deferral(self, origin: str, file: RobotsFile) -> HostDeferred:
         """Return the deferral of the requests of an origin whose file is unreachable."""
@@ -328,9 +354,10 @@ class Robots(RobotsCache, RequestPreparer):
             )
             is_first = earlier is None or earlier.failing_since is None
             max_seconds = MAX_FETCH_SECONDS if is_first else MAX_REFETCH_SECONDS
+            check = partial(self._check_time, origin, max_seconds)
             limited = partial(self._limited, origin, max_seconds)
             try:
-                answer = await self._fetcher.send(request, Rank.ROBOTS, limited)
+                answer = await self._fetcher.send(request, Rank.ROBOTS, limited, check)
             except NotModified as error:
                 return RobotsOutcome(url, "unchanged", error.response)
             except Exception as error:
@@ -364,6 +391,12 @@ class Robots(RobotsCache, RequestPreparer):
             not_before = ticket.not_before
             public_only = ticket.public_only
 
+    def _check_time(self, origin: str, max_seconds: float, request: Request) -> None:
+        """Raise an exception if no attempt can be made, because too few seconds remain for it."""
+        if max_seconds - self._spent[origin] < MIN_TRY_SECONDS:
+            raise _TooLong
+        check_visit_time(request)
+
     @contextmanager
     def _limited(self, origin: str, max_seconds: float, request: Request) -> Iterator[None]:
         """Limit an attempt to the remaining seconds, and count the seconds that it takes.
@@ -377,10 +410,8 @@ class Robots(RobotsCache, RequestPreparer):
             if copy is not None and copy.failing_since is None and self._is_usable(copy):
                 self._hosts.copies(self._context.host(origin))[origin] = copy
                 raise HasCome
-        remaining = max_seconds - self._spent[origin]
-        if remaining < MIN_TRY_SECONDS:
-            raise _TooLong
-        timeout = min(remaining, self._timeout)
+        self._check_time(origin, max_seconds, request)
+        timeout = min(max_seconds - self._spent[origin], self._timeout)
         request.meta["download_timeout"] = limit_to_visit(request, timeout)
         try:
             yield
@@ -425,7 +456,6 @@ class Robots(RobotsCache, RequestPreparer):
         until = self._context.clock.now() + max(0.0, self._hosts.wait(host))
         self._deferred_hosts.add(host_of(origin), reason, until, refused)
         self._hosts.give_up(host)
-        self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
 
     def _copy_writer(
         self, origin: str, copy: RobotsCopy, host: str

@@ -149,8 +149,8 @@ class Exchanges:
         """Begin an exchange; see ``Hosts.begin``."""
         ticket = ticket_of(request)
         name = host_of(request.url)
-        if not ticket.settled and self._settles_urls:
-            raise Denied("address", f"{request.url} is not the URL that all gates have checked")
+        if self._settles_urls:
+            self._check_address(request)
         restore_limits(request)
         timeout = request.meta.get("download_timeout") or self._timeout
         timeout = limit_to_visit(request, min(timeout, MAX_TIMEOUT_SECONDS))
@@ -178,6 +178,13 @@ class Exchanges:
             now = self._context.clock.monotonic()
             self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)
         return result
+
+    def _check_address(self, request: Request) -> None:
+        """Raise Denied or RequestDeferred for a request that AddressMiddleware has not let pass."""
+        if not ticket_of(request).settled:
+            raise Denied("address", f"{request.url} is not the URL that all gates have checked")
+        if (seconds := self._access.seconds_after_redirect(request)) > 0.0:
+            raise self._access.make_deferral("its redirect asked for a longer wait", seconds)
 
     def quiet(self) -> AbstractAsyncContextManager[None]:
         """Wait until no request of the process is in flight, if the crawl is serial.
@@ -242,14 +249,11 @@ class Exchanges:
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
-                wait = 0.0  # its requests are deferred when they are handed out, so none waits
         elif isinstance(error, ProxyTrouble):
             self._deferred_hosts.add(name, str(error), error.until)
-            wait = 0.0
         if reason := self._add_time(request, host, seconds, error):
             self._deferred_hosts.add_paced(request.url, reason, until)
             self._hosts.give_up(host)
-            wait = 0.0
         self._queue.delay(host, wait, max(snapshot.times.delay, asked_delay), latency)
         self.let_go_inline(request, host)
 

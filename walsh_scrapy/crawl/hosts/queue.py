@@ -66,6 +66,13 @@ class RequestPreparer:
     async def prepare(self, request: Request) -> None:
         """Fetch what is missing. Raises IgnoreRequest for a request that will be denied."""
 
+    def will_pass(self, request: Request) -> bool:  # noqa: ARG002 - for gates that know it early
+        """Return False if the middleware would deny or defer a request now.
+
+        Such a request goes to the middlewares at once, because it has nothing to wait for.
+        """
+        return True
+
 
 @dataclass(eq=False, slots=True)
 class Turn:
@@ -75,6 +82,8 @@ class Turn:
     #: Done when the turn comes; None for a request that the engine sends.
     granted: asyncio.Future[None] | None = None
     is_prepared: bool = False  #: prepared once, it goes to the gates whatever is missing
+    #: Why it is deferred, if its preparation has waited in vain: no gate waits again.
+    deferral: RequestDeferred | None = None
     is_over: bool = False  #: a fetch has used its turn
     times_sent_back: int = 0  #: how often PacingMiddleware has sent it back
 
@@ -97,7 +106,10 @@ class Queue:
         self._is_open = False
         #: The requests that wait, by host.
         self.frontier: Frontier[Turn] = Frontier(
-            delays, late=context.late_hosts, follows_links=context.options.scope == "any"
+            delays,
+            late=context.late_hosts,
+            follows_links=context.options.scope == "any",
+            will_send=self._has_to_wait,
         )
         # Redirected requests whose redirect asked for a wait (Retry-After), by its end.
         self._redirected: list[tuple[float, int, Turn]] = []
@@ -139,6 +151,7 @@ class Queue:
         host = self._context.host(request.url)
         del self._handed_out[host]  # its host stays owned
         turn.is_prepared = False
+        turn.deferral = None
         self._push(turn, is_back=True)
         self.frontier.free(host)
 
@@ -150,7 +163,7 @@ class Queue:
         """
         self._free_hosts()
         now = self._context.clock.monotonic()
-        while self._redirected and self._redirected[0][0] <= now:
+        while self._redirected and self._is_redirect_over(now):
             self._push(heapq.heappop(self._redirected)[2])
         request = self._next_request(now)
         if self._has_room or self.frontier.short_host():
@@ -179,6 +192,12 @@ class Queue:
         """Return the turn of a request that was handed out, or None."""
         turn = self._handed_out.get(self._context.host(request.url))
         return turn if turn is not None and turn.request is request else None
+
+    def check(self, request: Request) -> None:
+        """Raise the RequestDeferred of a request whose preparation has waited in vain."""
+        turn = self.turn_of(request)
+        if turn is not None and turn.deferral is not None:
+            raise turn.deferral
 
     def mark_explored(self, request: Request) -> None:
         """Mark the host of a target as explored: its links will be known soon."""
@@ -215,6 +234,19 @@ class Queue:
         They stay in the queue. A gate may deny some of them.
         """
         return [turn.request for turn in self.frontier.upcoming(count)]
+
+    def will_send(self, request: Request) -> bool:
+        """Return False if a gate would deny or defer a request now."""
+        return all(gate.will_pass(request) for gate in self._gates.values())
+
+    def recheck(self, host: str) -> None:
+        """Hand out the requests of a host at once that will not be sent any more.
+
+        Call this after a decision about the host, unless one of its requests has just ended.
+        """
+        if self._is_open:
+            self.frontier.recheck(host)
+            self._engine.take_requests()
 
     def delay(
         self,
@@ -330,6 +362,14 @@ class Queue:
     def _is_ready(self, request: Request) -> bool:
         return all(gate.is_ready(request) for gate in self._gates.values())
 
+    def _has_to_wait(self, turn: Turn) -> bool:
+        return turn.deferral is None and self.will_send(turn.request)
+
+    def _is_redirect_over(self, now: float) -> bool:
+        """Return True if the first redirected request does not wait any longer."""
+        not_before, _, turn = self._redirected[0]
+        return not_before <= now or not self._has_to_wait(turn)
+
     def _begin_preparing(self, host: str, turn: Turn) -> None:
         """Put a request back, and prepare it; until then its host hands out no target."""
         self._push(turn, is_back=True)
@@ -342,6 +382,8 @@ class Queue:
     async def _prepare_turn(self, host: str, turn: Turn) -> None:
         try:
             await self.prepare(turn.request)
+        except RequestDeferred as error:
+            turn.deferral = error
         except IgnoreRequest:
             pass  # the gate denies it again when the request is handed out
         finally:
@@ -450,12 +492,15 @@ class HostAccess:
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``.
 
-        If the host itself asks for that wait, other workers defer its sources too.
+        If the host itself asks for that wait, its other requests are deferred too, and its sources
+        by other workers.
         """
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
-            if subject_of(request) and self._hosts.wait(host) > self._context.options.max_wait:
-                self._hosts.give_up(host)
+            if self._hosts.wait(host) > self._context.options.max_wait:
+                self._queue.delay(host, seconds)
+                if subject_of(request):
+                    self._hosts.give_up(host)
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} must not be requested before {format_moment(until)}"
@@ -464,16 +509,21 @@ class HostAccess:
     async def wait_after_redirect(self, request: Request) -> None:
         """Wait as long as the redirect that led to a request asked for (Retry-After).
 
-        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``.
+        A request that a later gate would deny or defer waits for nothing. Raises RequestDeferred
+        for a wait longer than ``WALSH_MAX_WAIT``.
         """
-        seconds = ticket_of(request).not_before - self._context.clock.monotonic()
+        seconds = self.seconds_after_redirect(request)
         if seconds > self._context.options.max_wait:
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"its redirect allows no request before {format_moment(until)}"
             raise RequestDeferred(until, reason)
-        if seconds > 0.0:
-            await self.sleep(seconds)
+        while self.seconds_after_redirect(request) > 0.0 and self._queue.will_send(request):
+            await self.sleep(min(self.seconds_after_redirect(request), RECHECK_SECONDS))
+
+    def seconds_after_redirect(self, request: Request) -> float:
+        """Return the seconds for which the redirect that led to a request still holds it back."""
+        return ticket_of(request).not_before - self._context.clock.monotonic()
 
     def make_deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
         """Count and return the deferral of a request that could be sent after ``seconds``."""
