@@ -30,6 +30,7 @@ from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 #: The longest delay that robots.txt, a server or the operator asks for, by host.
@@ -40,6 +41,30 @@ PAUSES = {
     "old.example": 2.0,
     "new.example": 2.0,
 }
+
+
+@pytest.mark.parametrize("robots", ["", "User-agent: *\nCrawl-delay: 10\n"])
+def test_a_delay_of_two_days_lets_pages_through(simulated, url, robots):
+    """A page goes first if the copy of robots.txt was not used before; it expires after a day."""
+    with closing(State(url)) as state:
+        state.hosts.set_delay("blog.example", 2 * DAY, "they asked for it")
+    runs = simulated(
+        site("blog.example", robots),
+        sources=feeds("blog"),
+        settings={"WALSH_STATE_URL": url},
+        starts=[day * DAY for day in range(14)],
+    )
+    robots_or_page = ["blog.example/robots.txt", "blog.example/feed"]
+    assert [path for run in runs for path in paths(run.log)] == (4 * robots_or_page)[:7]
+
+
+def test_a_source_delay_of_half_a_day_lets_pages_through(simulated):
+    runs = simulated(
+        site("blog.example"),
+        sources=[{"url": "http://blog.example/feed", "delay": "PT12H"}],
+        starts=[0.0, DAY + 3600.0],
+    )
+    assert [paths(run.log) for run in runs] == [["blog.example/robots.txt"], ["blog.example/feed"]]
 
 
 def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):

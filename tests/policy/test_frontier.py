@@ -296,6 +296,10 @@ steps = st.lists(
 )
 
 
+def is_sent(number):
+    return number % 4 != 3
+
+
 class Told:
     """What a frontier was told, as a list; and which requests may go, by what its methods say."""
 
@@ -304,18 +308,26 @@ class Told:
         self.waiting, self.busy, self.late = [], set(), set()
         self.ready_at, self.allowed = {}, {}
 
+    def requests_of(self, host):
+        return [(rank, number) for name, number, rank in self.waiting if name == host]
+
+    def ready_of(self, host):
+        """Return when a host may hand out its next request: at once if it will not be sent."""
+        _, number = min(self.requests_of(host))
+        return self.ready_at.get(host, 0.0) if is_sent(number) else 0.0
+
     def next_of(self, host):
         """Return the request of a host that goes first; None if none may go."""
-        own = [(rank, number) for name, number, rank in self.waiting if name == host]
+        own = self.requests_of(host)
         highest = min(self.allowed.get(place, Rank.TARGET) for place in (host, None))
-        is_ready = host not in self.busy and self.ready_at.get(host, 0.0) <= self.now
+        is_ready = host not in self.busy and self.ready_of(host) <= self.now
         return (host, min(own)[1]) if is_ready and own and min(own)[0] <= highest else None
 
     def may_go(self):
         """Return the requests that may go now, and first those of hosts that are not late."""
         names = {name for name, *_ in self.waiting} - self.busy
         first = [request for name in names - self.late if (request := self.next_of(name))]
-        soon = [name for name in names if 0.0 < self.ready_at.get(name, 0.0) - self.now < LONG]
+        soon = [name for name in names if 0.0 < self.ready_of(name) - self.now < LONG]
         return first or (
             [] if soon else [request for name in names if (request := self.next_of(name))]
         )
@@ -334,7 +346,7 @@ class Told:
     ]
 )
 def test_request_is_handed_out_exactly_when_its_host_is_ready(steps):
-    frontier, model = Frontier(), Told()
+    frontier, model = Frontier(will_send=is_sent), Told()
     for number, (step, first, second) in enumerate(steps):
         if step == "push":
             frontier.push(first, number, second)
@@ -358,6 +370,38 @@ def test_request_is_handed_out_exactly_when_its_host_is_ready(steps):
                 model.busy.add(popped[0])
                 model.waiting = [entry for entry in model.waiting if entry[:2] != popped]
         assert len(frontier) == len(model.waiting)
+
+
+def test_a_request_that_is_not_sent_waits_for_nothing():
+    frontier = Frontier(will_send=lambda item: item != "denied")
+    push(frontier, "a.example", "denied", "sent", "denied")
+    frontier.wait("a.example", 600.0)
+    assert frontier.pop(0.0) == ("a.example", "denied")
+    frontier.free("a.example")
+    assert frontier.pop(0.0) is None
+    assert drain(frontier, 600.0) == ["sent", "denied"]
+
+
+def test_only_a_host_that_sends_its_next_request_is_announced():
+    frontier = Frontier(will_send=lambda item: item != "denied")
+    push(frontier, "a.example", "denied")
+    frontier.wait("a.example", 30.0, delay=600.0)
+    frontier.push("b.example", "sent")
+    frontier.wait("b.example", 40.0)
+    assert frontier.pop(0.0) == ("a.example", "denied")
+    assert frontier.next_host() == ("b.example", 40.0, None)
+    assert frontier.remaining(0.0) == 41.0, "robots.txt of b.example comes first"
+
+
+def test_a_host_is_asked_again_after_a_decision():
+    denied = set()
+    frontier = Frontier(will_send=lambda item: item not in denied)
+    frontier.push("a.example", "a")
+    frontier.wait("a.example", 600.0)
+    denied.add("a")
+    assert frontier.pop(0.0) is None
+    frontier.recheck("a.example")
+    assert frontier.pop(0.0) == ("a.example", "a")
 
 
 def test_the_least_time_left_is_the_longest_chain_of_a_host():

@@ -64,9 +64,19 @@ def test_operator_delay_warns_about_an_unknown_host_once(on_state):
     assert on_state("hosts", "delay", "blog.example", "2h").stderr == ""
 
 
-def test_operator_delay_of_a_day_has_a_warning(on_state):
-    """The only request of a visit may then be for robots.txt."""
-    assert "robots.txt" in on_state("hosts", "delay", "blog.example", "1d").stdout
+@pytest.mark.parametrize(
+    ("delay", "words"),
+    [
+        ("600", []),
+        ("2h", ["WALSH_MAX_WAIT (15 min)"]),
+        ("2d", ["WALSH_MAX_WAIT (15 min)", "robots.txt", "every 4 d"]),
+    ],
+)
+def test_a_long_operator_delay_says_what_it_means(on_state, delay, words):
+    first, *others = on_state("hosts", "delay", "blog.example", delay).stdout.splitlines()
+    assert "blog.example" in first
+    assert len(others) == min(2, len(words))
+    assert all(word in "".join(others) for word in words)
 
 
 def test_operator_delay_is_listed_with_its_reason_until_it_is_0(on_state):

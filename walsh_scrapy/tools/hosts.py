@@ -48,7 +48,8 @@ def run(call: Call) -> int:
     with closing(State(call.options.state_url)) as state:
         if warning := describe_unknown_host(host, state, call.options):
             warn(warning)
-        print(set_delay(state, host, arguments.seconds, arguments.because or ""))
+        reason = arguments.because or ""
+        print(set_delay(state, host, arguments.seconds, reason, call.options))
     return 0
 
 
@@ -87,21 +88,20 @@ def describe_unknown_host(host: str, state: State, options: Options) -> str | No
     return printable(f"{host} has no source in {options.sources}, and no request is recorded{hint}")
 
 
-def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
-    """Set or remove the operator's delay of a host, and return a line for the operator."""
-    from walsh_scrapy.feeds.sources.loading import MAX_DELAY
-
+def set_delay(state: State, host: str, seconds: float, reason: str, options: Options) -> str:
+    """Set or remove the operator's delay of a host, and return lines for the operator."""
     delay = format_seconds(state.hosts.set_delay(host, seconds, reason))
     if not seconds:
         return printable(f"removed your delay for {host}")
     undo = f"`{program_name()} hosts delay {host} 0` removes the delay"
-    line = f"{host}: at most one request every {delay}; {undo}"
-    if seconds > MAX_DELAY.total_seconds():
-        line += (
-            ". A robots.txt expires after a day, so with a delay of more than 12 h each request "
-            "may be for robots.txt again"
-        )
-    return printable(line)
+    lines = [f"{host}: at most one request every {delay}; {undo}"]
+    if seconds > options.max_wait:
+        max_wait = format_seconds(options.max_wait)
+        lines.append(f"longer than WALSH_MAX_WAIT ({max_wait}): one request in a run, at most")
+    if 2.0 * seconds > options.robots_ttl:
+        twice = format_seconds(2.0 * seconds)
+        lines.append(f"every second request is for robots.txt: a page every {twice}, at most")
+    return "\n  ".join(printable(line) for line in lines)
 
 
 def to_url(text: str) -> str:

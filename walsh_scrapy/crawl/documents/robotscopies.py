@@ -104,8 +104,8 @@ class RobotsCache:
         """Return the file of an origin for the request of a URL, or None if it must be fetched.
 
         An expired copy is used only if its host got no other request since: in the run that fetched
-        it, and for a request that it allows but makes wait longer than ``WALSH_MAX_WAIT``.
-        Otherwise a host with a very long Crawl-delay would get requests for robots.txt only.
+        it, and for a request that waits longer than ``WALSH_MAX_WAIT``, by the copy or by the delay
+        of the host. Otherwise a host with a very long delay would get requests for robots.txt only.
         """
         file = self._files.get(origin)
         if file is None or not self._is_fresh(file):
@@ -113,14 +113,15 @@ class RobotsCache:
         if file is None or self._is_fresh(file):
             return file
         copy = file.copy
-        options = self._context.options
-        longest = (
-            MAX_UNUSED_IN_RUN_SECONDS if copy.requested_at >= self._context.started_at else 0.0
-        )
-        if file.own_wait(copy.requested_at) > options.max_wait and file.allows(url):
+        times = self._hosts.times(self._context.host(origin))
+        wait = max(file.own_wait(copy.requested_at), times.delay_with())
+        longest = 0.0
+        if wait > self._context.options.max_wait and file.allows(url):
             longest = MAX_UNUSED_SECONDS
-        last_end = self._hosts.last_end(self._context.host(origin)) if longest else None
-        return file if copy.is_valid_unused(self._context.clock.now(), longest, last_end) else None
+        elif copy.requested_at >= self._context.started_at:
+            longest = MAX_UNUSED_IN_RUN_SECONDS
+        is_valid = copy.is_valid_unused(self._context.clock.now(), longest, times.last_end)
+        return file if is_valid else None
 
     def _is_fresh(self, file: RobotsFile) -> bool:
         if file.is_deferred:

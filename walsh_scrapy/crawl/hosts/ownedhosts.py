@@ -249,10 +249,10 @@ class Hosts:
         asked_delay = max(delay, self._project_delay(host, owned.times))
         return owned.times.ready_at(asked_delay) - self._context.clock.now()
 
-    def last_end(self, host: str) -> float | None:
-        """Return when the last exchange with a host ended, in epoch seconds; None without one."""
+    def times(self, host: str) -> HostTimes:
+        """Return the pacing of a host, from the state if this crawl does not own the host."""
         owned = self._owned.get(host)
-        return (owned.times if owned else self._state.hosts.find(host).times).last_end
+        return owned.times if owned else self._state.hosts.find(host).times
 
     def delay(self, host: str) -> float:
         """Return the current delay of an owned host in seconds; 0 for any other host."""
