@@ -42,7 +42,7 @@ OF_R6_TO_R9: Final = (
     _following("images", "requests images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
         Patch("walsh_scrapy/feeds/firstseen.py", "DocumentItems._record",
-              "item.to_dict()", 'item.to_dict() | {"content": "All of it."}'),
+              "item.to_stored()", 'item.to_stored() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",

@@ -311,10 +311,13 @@ class Told:
     def requests_of(self, host):
         return [(rank, number) for name, number, rank in self.waiting if name == host]
 
+    def sends_next(self, host):
+        _, number = min(self.requests_of(host))
+        return is_sent(number)
+
     def ready_of(self, host):
         """Return when a host may hand out its next request: at once if it will not be sent."""
-        _, number = min(self.requests_of(host))
-        return self.ready_at.get(host, 0.0) if is_sent(number) else 0.0
+        return self.ready_at.get(host, 0.0) if self.sends_next(host) else 0.0
 
     def next_of(self, host):
         """Return the request of a host that goes first; None if none may go."""
@@ -326,7 +329,8 @@ class Told:
     def may_go(self):
         """Return the requests that may go now, and first those of hosts that are not late."""
         names = {name for name, *_ in self.waiting} - self.busy
-        first = [request for name in names - self.late if (request := self.next_of(name))]
+        late = {name for name in names & self.late if self.sends_next(name)}
+        first = [request for name in names - late if (request := self.next_of(name))]
         soon = [name for name in names if 0.0 < self.ready_of(name) - self.now < LONG]
         return first or (
             [] if soon else [request for name in names if (request := self.next_of(name))]
@@ -391,6 +395,15 @@ def test_only_a_host_that_sends_its_next_request_is_announced():
     assert frontier.pop(0.0) == ("a.example", "denied")
     assert frontier.next_host() == ("b.example", 40.0, None)
     assert frontier.remaining(0.0) == 41.0, "robots.txt of b.example comes first"
+
+
+def test_a_late_host_does_not_keep_what_it_does_not_send():
+    """Else dead hosts would fill the room for others until all of these have ended."""
+    frontier = Frontier(late={"dead.example"}, will_send=lambda item: item != "deferred")
+    push(frontier, "dead.example", "deferred")
+    frontier.push("a.example", "a")
+    frontier.wait("a.example", 1.0)
+    assert frontier.pop(0.0) == ("dead.example", "deferred")
 
 
 def test_a_host_is_asked_again_after_a_decision():

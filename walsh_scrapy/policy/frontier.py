@@ -339,7 +339,7 @@ class Frontier(Generic[T]):
         rank = host.requests[0][0]
         if rank > min(host.open_to, self._open_to):
             return _Lane.CLOSED
-        if host.name in self._late:
+        if host.name in self._late and host.waits:
             return _Lane.LATE
         if host.is_touched and rank != Rank.ROBOTS:
             return _Lane.BEGUN
