@@ -41,7 +41,7 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "requests images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/feeds/firstseen.py", "DocumentItems._record",
+        Patch("walsh_scrapy/feeds/firstseen.py", "DocumentItems.build_records",
               "item.to_stored()", 'item.to_stored() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (

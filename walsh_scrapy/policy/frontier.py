@@ -122,6 +122,7 @@ class Frontier(Generic[T]):
         self._open_to: int = Rank.TARGET
         self._order = count(1)
         self._size = self._backlog = self._busy = self._ready = 0
+        self._now = 0.0  # when the frontier was asked last
         self._last: _Lane | None = None  # the lane of the last host that was handed out
         self._has_read = False  # a host in the lane BEGUN was handed out
         self._exchanges = 0
@@ -300,7 +301,8 @@ class Frontier(Generic[T]):
     def _place_again(self, host: _Host[T]) -> None:
         """Put a host into its lane after a change of its next request, or of what may be sent."""
         if host.requests and not host.is_busy:
-            host.waits = self._will_send(host.requests[0][3])
+            may_wait = host.ready_at > self._now or host.name in self._late
+            host.waits = not may_wait or self._will_send(host.requests[0][3])
         self._place(host)
 
     def _place(self, host: _Host[T]) -> None:
@@ -326,6 +328,7 @@ class Frontier(Generic[T]):
 
     def _wake(self, now: float) -> None:
         """Move hosts whose wait is over into a ready lane, and drop hosts without requests."""
+        self._now = now
         while (top := self._top(_Lane.WAITING)) and top[0] <= now:
             host = heapq.heappop(self._heaps[_Lane.WAITING])[3]
             self._put(host, self._lane(host), -self._chain(host))

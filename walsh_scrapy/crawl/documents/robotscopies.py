@@ -225,7 +225,6 @@ class Robots(RobotsCache, RequestPreparer):
         origin = origin_for(request)
         if not self.is_ready(request):
             await self._fetcher.fetch_once(origin, lambda: self._fetch(origin, request))
-            self._queue.recheck(self._context.host(origin))
 
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
@@ -243,6 +242,7 @@ class Robots(RobotsCache, RequestPreparer):
                 raise error
             with self._fetcher.gate_waits():
                 await self.prepare(request)
+            self._queue.recheck(self._context.host(origin))
             self._check_end(request)  # the fetch has shown whether its host can be reached
         if file.is_deferred:
             raise self._deferral(origin, file)
