@@ -50,6 +50,7 @@ def rows_of(url):
         columns = {name: "*" for name in names if name not in CHANGED}
         columns["entries"] = "key, evident_date, source, first_seen, item, run"
         columns["sources"] = "url, visited_at, not_before, etag, resumed"
+        columns["overrides"] = "id, made_at, host, override, seconds, reason"
         return {
             name: sorted(map(str, connection.execute(text(f"SELECT {what} FROM {name}"))))
             for name, what in sorted(columns.items())

@@ -20,6 +20,7 @@ from tests.helpers.records import (
     commit,
     entry_of,
     hold,
+    keep_robots,
     log_requests,
     page_of,
     report_of,
@@ -27,6 +28,7 @@ from tests.helpers.records import (
 )
 from tests.helpers.sites import feed, site
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import TimeSpan
 from walsh_scrapy.state.records import SourceRecord
@@ -84,6 +86,19 @@ def test_period_is_the_last_crawl_by_default(state):
         since=NOW - DAY, until=NOW - DAY + 60.0, run=2
     )
     assert choose_period(state, NOW, NOW - 9 * DAY).span.since == NOW - 9 * DAY
+
+
+def test_next_visits_of_the_report_wait_for_visit_time(tmp_path):
+    url, file = f"sqlite:///{tmp_path / 'state.sqlite3'}", tmp_path / "sources.txt"
+    file.write_text(f"{URL}\n")
+    with closing(State(url)) as state:
+        failed = {"outcome": "failed", "failures": 1, "visited_at": NOW - 9 * DAY}
+        commit(state, SourceRecord(url=URL, kind="feed", **failed))
+        Stores(state).sync(file, NOW)
+        rules = b"User-agent: *\nVisit-time: 0700-0845\n"
+        keep_robots(state, "http://a.example:80", RobotsCopy(NOW, 200, rules))
+    (row,) = report_of(url, file)["failing"].rows
+    assert row["next_visit"] == "2026-05-23T07:00:00Z"
 
 
 def test_each_status_has_its_kind_of_answer():

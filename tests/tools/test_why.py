@@ -24,7 +24,7 @@ from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.why.account import read_account
+from walsh_scrapy.tools.why.account import Days, read_account
 from walsh_scrapy.tools.why.letter import letter, to_records
 
 DAY = 86_400.0
@@ -56,15 +56,22 @@ def options(**settings):
 
 
 def account_of(state, subject="a.example", day=None, **settings):
-    return read_account(state, options(**settings), subject, day)
+    return read_account(state, options(**settings), subject, day and Days(day, day))
 
 
 def text_of(state, *arguments, **settings):
     return "\n".join(letter(account_of(state, *arguments, **settings)))
 
 
-def rows_of(state, record, *arguments):
-    return [row for row in to_records(account_of(state, *arguments)) if row["record"] == record]
+def rows_of(state, record, *arguments, **settings):
+    rows = to_records(account_of(state, *arguments, **settings))
+    return [row for row in rows if row["record"] == record]
+
+
+def begin_run(state, user_agent, token):
+    """Begin a run of a bot, and return its number."""
+    settings = {"user_agent": user_agent, "ua_token": token, "blocklist_url": ""}
+    return state.runs.begin(RunRecord(spider="feeds", started_at=NOON, settings=settings))
 
 
 @pytest.fixture
@@ -111,7 +118,8 @@ def crawled(tmp_path_factory, crawl_launcher, pytestconfig):
 @pytest.mark.parametrize("host", [*(site.host for site in SITES), "10.0.0.1"])
 def test_letter_about_a_site_names_no_other_site(crawled, host):
     """Only its own redirects name others."""
-    account = account_of(crawled, host)
+    account = account_of(crawled, host, **IDENTITY)
+    assert account.requests
     named = {"led.example": "a.example", "old.example": "new.example"}.get(host)
     pages = ["\n".join(letter(account)), json.dumps(list(to_records(account)))]
     others = {site.host for site in SITES} - {host, named}
@@ -131,11 +139,12 @@ def test_a_source_that_moved_here_is_not_named(state, declare):
 
 
 def test_the_robots_txt_that_a_redirect_led_to_is_named(crawled):
-    (robots,) = rows_of(crawled, "robots", "led.example")
+    (robots,) = rows_of(crawled, "robots", "led.example", **IDENTITY)
     assert robots["url"] == "http://led.example/robots.txt"
     assert robots["redirected_to"] == "http://a.example/robots.txt"
     assert robots["sha256"] == hash_of(RULES)
-    assert [row["url"] for row in rows_of(crawled, "robots")] == ["http://a.example/robots.txt"]
+    rows = rows_of(crawled, "robots", **IDENTITY)
+    assert [row["url"] for row in rows] == ["http://a.example/robots.txt"]
 
 
 def test_a_robots_txt_that_fails_later_is_the_last_good_one(state, log):
@@ -161,6 +170,32 @@ def test_a_robots_txt_that_fails_later_is_the_last_good_one(state, log):
 def test_each_request_has_the_decision_of_robots_txt(state, log, evidence, decision):
     log(replace(SENT, evidence=evidence))
     assert decision in text_of(state)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        (replace(ALLOWED, robots=None), "not recorded"),
+        (replace(ALLOWED, robots=None, robots_status=503), "not recorded"),
+        (Evidence(robots_at=NOON, robots_status=503), "no file"),
+        (Evidence(robots=hash_of(b""), robots_at=NOON, robots_status=404), "no file"),
+    ],
+)
+def test_no_file_is_never_said_beside_a_quoted_line(state, log, evidence, words):
+    log(replace(SENT, evidence=evidence))
+    assert f"  {words}  http://a.example/robots.txt" in text_of(state)
+
+
+def test_the_moment_of_the_copy_that_decided_is_shown(state, log):
+    failing = replace(ROBOTS, requested_at=NOON + 100.0, status=503)
+    later = replace(ALLOWED, robots_at=NOON + 101.0, robots_status=503)
+    good = replace(ROBOTS, evidence=replace(ALLOWED, rule=None, line=None))
+    log(good, SENT, failing, replace(SENT, requested_at=NOON + 110.0, evidence=later))
+    rows = rows_of(state, "robots")
+    assert [row["read_at"] for row in rows] == ["2024-10-04T12:00:00Z"] * 2
+    text = text_of(state)
+    assert "503, so the last good copy was used, of 2024-10-04 12:00:00" in text
+    assert "line 3: Allow: /feed (of 12:01:41)" in text, "and which of the two files decided"
 
 
 def test_a_usual_day_is_a_screen_of_a_hundred_columns(state, log, declare):
@@ -191,6 +226,181 @@ def test_released_hold_is_shown_with_time_and_reason(state, log):
     assert "mail of 3 May" in text_of(state)
 
 
+def test_a_released_hold_is_no_wait_for_later_requests(state, log):
+    hold(state, "a.example", 7200.0)
+    state.hosts.release("a.example", "mail of 3 May")
+    log(
+        replace(SENT, status=503, hold=7200.0),
+        replace(SENT, requested_at=NOON + 20.0),
+        replace(SENT, requested_at=NOON + 30.0),
+    )
+    first, second, third = rows_of(state, "request")
+    assert first["hold_ended_at"] == second["released_at"] == "2024-10-04T12:00:10Z"
+    assert (third["hold_until"], third["hold_request"], third["released_at"]) == (None, None, None)
+    assert text_of(state).count("on hold until") == 1
+    assert "on hold until 12:00:10, because of the 503" in text_of(state)
+
+
+def test_the_end_of_a_hold_by_hand_is_said_before_any_request(state, log):
+    hold(state, "a.example", 7200.0)
+    state.hosts.release("a.example", "mail of 3 May")
+    log(replace(SENT, status=503, hold=7200.0))
+    assert "then on hold for 2 h; the operator ended that at 12:00:10" in text_of(state)
+
+
+VISITS = b"User-agent: *\nVisit-time: 0600-0845\n"
+
+
+def test_the_next_visit_waits_for_the_visit_time(state, declare):
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, VISITS))
+    declare(FEED)
+    (visit,) = rows_of(state, "source")
+    assert visit["next_visit"] == "2024-10-05T06:00:00Z"
+    assert "Visit-time" in visit["due_reason"]
+    assert "now" not in text_of(state).partition("What comes next")[2].split()
+
+
+def test_the_next_visit_in_the_visit_time_is_now(state, declare):
+    rules = VISITS.replace(b"0845", b"1300")
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, rules))
+    declare(FEED)
+    assert [row["next_visit"] for row in rows_of(state, "source")] == ["now"]
+
+
+def test_a_letter_says_that_a_visit_waited_for_visit_time(state, log):
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, VISITS))
+    rules = Evidence(robots=hash_of(VISITS), robots_at=NOON, robots_status=200)
+    opening = NOON + 18 * 3600.0
+    log(
+        replace(ROBOTS, evidence=rules),
+        replace(SENT, requested_at=opening + 1.0, evidence=rules),
+        replace(SENT, requested_at=opening + 9.0, evidence=rules),
+    )
+    first, second = rows_of(state, "request", "a.example", "2024-10-05")
+    assert first["visit_time_began_at"] == second["visit_time_began_at"] == "2024-10-05T06:00:00Z"
+    text = text_of(state, "a.example", "2024-10-05")
+    assert text.count("06:00:01  the Visit-time of robots.txt began at 06:00:00") == 1
+    assert text.count("Visit-time") == 1
+    (robots,) = rows_of(state, "request", "a.example", "2024-10-04")
+    assert robots["visit_time_began_at"] is None
+
+
+def test_rows_of_another_bot_are_counted_and_not_listed(state, log):
+    ours = begin_run(state, USER_AGENT, "Walsh-Research")
+    theirs = begin_run(state, "Other-Bot/2.0 (+https://other.example/)", "Other-Bot")
+    log(replace(ROBOTS, run=ours), replace(SENT, run=ours))
+    others = [
+        replace(SENT, requested_at=NOON + at, run=theirs, url=f"{FEED}?{at}") for at in (6, 8)
+    ]
+    log(*others)
+    deny(state, replace(DENIAL, run=theirs))
+    assert [row["url"] for row in account_of(state).requests] == [ROBOTS.url, FEED]
+    (other,) = rows_of(state, "other_bot")
+    assert (other["requests"], other["denials"]) == (2, 1)
+    text = text_of(state)
+    assert "2 requests and 1 request that it did not send of another bot, Other-Bot/2.0" in text
+    assert "User-Agent  Other-Bot" not in text
+
+
+def test_the_last_day_is_one_of_this_bot(state, log):
+    ours = begin_run(state, USER_AGENT, "Walsh-Research")
+    theirs = begin_run(state, "Other-Bot/2.0 (+https://other.example/)", "Other-Bot")
+    log(replace(SENT, run=ours), replace(SENT, requested_at=NOON + DAY, run=theirs))
+    assert account_of(state).days == Days("2024-10-04", "2024-10-04")
+
+
+def test_a_sister_host_is_not_the_reason_of_a_hold(state, log, declare):
+    domain = {"WALSH_PACE_BY": "domain"}
+    state.hosts.set_pace_by("domain")
+    hold(state, "pair.com", 7200.0, "retry-after", 429)
+    shared = replace(SENT, host="pair.com")
+    log(
+        replace(shared, url="http://two.pair.com/feed", status=429, hold=7200.0),
+        replace(shared, url="http://one.pair.com/feed", requested_at=NOON + 7300.0),
+    )
+    one = text_of(state, "one.pair.com", **domain)
+    assert "429" not in one
+    assert "two.pair.com" not in one
+    assert "on hold until 14:00:04, as all hosts of pair.com" in one
+    assert "all hosts of pair.com wait together" in one
+    rows = list(to_records(account_of(state, "one.pair.com", **domain)))
+    assert all(row.get("hold_status") is None for row in rows)
+    assert "then on hold for 2 h" in text_of(state, "two.pair.com", **domain)
+
+
+def test_a_denied_redirect_is_not_said_to_be_denied_by_robots(crawled):
+    (visit,) = rows_of(crawled, "source", "inward.example", **IDENTITY)
+    assert visit["outcome"] == "its redirect was not followed"
+    assert "denied" not in text_of(crawled, "inward.example", **IDENTITY)
+
+
+def test_a_resumed_source_is_among_the_changes_by_hand(url, state, log, declare, called):
+    log(SENT)
+    declare(FEED)
+    commit(state, SourceRecord(
+        url=FEED, kind="feed", outcome="gone", status=410, failures=1, not_before=NEVER
+    ))  # fmt: skip
+    declare(FEED)
+    Stores(state).sources.resume(FEED, "a.example")
+    (override,) = rows_of(state, "override")
+    assert (override["override"], override["url"]) == ("resume", FEED)
+    assert f"2024-10-04 12:00:10  resumed {FEED}" in text_of(state)
+
+
+def test_a_resumed_source_of_a_sister_host_is_not_mentioned(state, log):
+    state.hosts.set_pace_by("domain")
+    sister = "http://two.pair.com/feed"
+    commit(state, SourceRecord(url=sister, kind="feed", outcome="gone", failures=1))
+    Stores(state).sources.resume(sister, "pair.com")
+    log(replace(SENT, host="pair.com", url="http://one.pair.com/feed"))
+    assert "two.pair.com" not in text_of(state, "one.pair.com", WALSH_PACE_BY="domain")
+
+
+def test_a_blocked_host_has_no_next_visit(state, log, declare, tmp_path):
+    (tmp_path / "local.txt").write_text("a.example\n")
+    blocked = {"WALSH_BLOCKLIST_FILE": str(tmp_path / "local.txt")}
+    log(SENT)
+    declare(FEED)
+    hold(state, "a.example", 3600.0)
+    text = text_of(state, **blocked)
+    assert "nothing will be requested" in text
+    assert "not before" not in text
+    assert "No request before" not in text
+    (visit,) = rows_of(state, "source", **blocked)
+    assert (visit["next_visit"], visit["is_due"]) == ("never", False)
+
+
+def test_a_period_has_the_rows_of_all_its_days(url, state, log, called):
+    earlier = [replace(SENT, requested_at=NOON - days * DAY) for days in (3, 2, 1)]
+    log(*earlier, SENT)
+    days = Days("2024-10-02", "2024-10-03")
+    account = read_account(state, options(), "a.example", days)
+    times = ["2024-10-02T12:00:00Z", "2024-10-03T12:00:00Z"]
+    assert [row["requested_at"] for row in account.requests] == times
+    text = "\n".join(letter(account))
+    assert "from 2024-10-02 to 2024-10-03" in text
+    assert "  2024-10-02 12:00:00  200" in text
+    given = ("why", "a.example", "--since", "2024-10-02", "--until", "2024-10-03")
+    _, out, _ = called(*given, WALSH_STATE_URL=url)
+    assert [line in out for line in text.splitlines()[:10]] == [True] * 10
+    _, out, _ = called("why", "a.example", "--since", "2024-10-04", "--json", WALSH_STATE_URL=url)
+    assert json.loads(out.splitlines()[0]).items() >= {"since": "2024-10-04", "until": None}.items()
+    assert [json.loads(line)["record"] for line in out.splitlines()].count("request") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--on", "2024-10-04", "--since", "2024-10-03"),
+        ("--since", "2024-10-04", "--until", "2024-10-03"),
+    ],
+)
+def test_days_that_contradict_each_other_are_refused(called, arguments):
+    status, _, err = called("why", "a.example", *arguments)
+    assert status == 2
+    assert arguments[0] in err
+
+
 def test_url_selects_its_requests_and_robots_txt(state, log):
     deny(state, DENIAL)
     log(ROBOTS, SENT, replace(SENT, url="http://a.example/other", requested_at=NOON + 9.0))
@@ -205,15 +415,14 @@ def test_url_selects_its_requests_and_robots_txt(state, log):
 @pytest.mark.parametrize(
     ("contact", "page"), [("mail@bot.example", "https://bot.example/"), ("", "https://b.example/")]
 )
-def test_another_bot_is_named_as_it_names_itself(state, log, contact, page):
+def test_own_bot_is_named_as_it_names_itself(state, log, contact, page):
     """One without an address of mail is given nobody else's."""
-    settings = {"user_agent": f"Bot/1.0 (+{page}; {contact})", "ua_token": "Bot"}
-    run = RunRecord(spider="feeds", started_at=NOON, settings=settings | {"blocklist_url": ""})
-    state.runs.begin(run)
+    begin_run(state, f"Bot/1.0 (+{page}; {contact})", "Bot")
     log(SENT)
-    (sender,) = rows_of(state, "sender")
-    assert (sender["contact"], sender["policy"]) == (contact or None, page)
-    text = text_of(state)
+    name = {"WALSH_USER_AGENT": f"Bot/1.1 (+{page}; {contact})", "WALSH_UA_TOKEN": "Bot"}
+    sender = account_of(state, **name).sender
+    assert (sender.contact, sender.policy) == (contact or None, page)
+    text = text_of(state, **name)
     assert set(re.findall(r"\S+@[\w.]+", text)) == ({contact} if contact else set())
     assert "wal.sh" not in text
     assert "Walsh" not in text

@@ -25,7 +25,7 @@ from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.simulated import LATENCY
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.why.account import read_account
+from walsh_scrapy.tools.why.account import Days, read_account
 from walsh_scrapy.tools.why.letter import letter
 
 #: When the simulated runs begin: 2026-01-01.
@@ -108,7 +108,13 @@ def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     world.check_letters()
     text = "\n".join(letter.text for letter in world.letters)
     denied = ("denied by blocklist", "line 3: Disallow: /private")
-    for words in (*denied, "ended the hold", "on our blocklist", "was killed", "redirected to"):
+    for words in (
+        *denied,
+        "ended the hold then",
+        "on our blocklist",
+        "was killed",
+        "redirected to",
+    ):
         assert words in text
 
 
@@ -251,7 +257,8 @@ class World:
         for host in hosts:
             if host in known:
                 with self.state(BEGIN + at) as state:
-                    lines = list(letter(read_account(state, self.options, host, day)))
+                    days = day and Days(day, day)
+                    lines = list(letter(read_account(state, self.options, host, days)))
                 self.letters.append(Letter(self, host, BEGIN + at, lines))
 
     def check_letters(self):
@@ -387,6 +394,10 @@ class Letter:
 
     def check_decision(self, seen, before, decision):
         hit = seen.hit
+        decision, read_at = re.fullmatch(r"(.*?)(?: \(of ([\d: -]+)\))?", decision).groups()
+        if read_at:
+            at = self.moment(read_at)
+            assert any(abs(e.end - at) <= 1.0 for e in before if e.hit.path == "/robots.txt")
         if hit.path in ("/robots.txt", "/for-led.txt"):
             assert decision == "robots.txt itself"
         elif line := re.fullmatch(r"line (\d+): (Allow: (\S*))", decision):
@@ -428,14 +439,9 @@ class Letter:
                 notes.remove(note)
         if seen.end is None:
             notes.remove(next(note for note in notes if "in flight" in note))
-        holding = [e for e in before if e.end and e.end + e.retry_after > max_end(before)]
-        if holding:
-            ends = [at for _, at in self.world.releases if max_end(holding) <= at < seen.hit.wall]
-            if ends:
-                ended = shown(ends[0]).removeprefix(f"{self.day} ")
-                notes.remove(f"the operator ended the hold at {ended}")
-            elif holding[-1].end + holding[-1].retry_after > seen.hit.wall:
-                notes.remove(next(note for note in notes if "by at most a day" in note))
+        holding = [e for e in before if e.end and self.held_until(e) > max_end(before)]
+        if holding and self.held_until(holding[-1]) > seen.hit.wall:
+            notes.remove(next(note for note in notes if "by at most a day" in note))
         waited = [note for note in notes if note.startswith("on hold until")]
         assert len(waited) == 1 or not (holding or waited)
         for note in waited:
@@ -449,22 +455,45 @@ class Letter:
         ]
         is_refused = seen.retry_after or (seen.hit.status >= 500 and seen.hit.path == "/robots.txt")
         if is_refused and (not followers or after[0] != followers[0]):
-            held_for = re.fullmatch(r"then on hold for (.+)", notes.pop())[1]
+            held_for, _, end = (
+                notes.pop().removeprefix("then on hold for ").partition("; the operator ended that")
+            )
             assert not seen.retry_after or is_near(held_for, seen.retry_after)
+            assert bool(end) == (self.released_at(seen) is not None)
         assert notes == []
+
+    def released_at(self, seen):
+        """When the operator ended the hold of an exchange, if that was before the letter."""
+        ends = [
+            at
+            for _, at in self.world.releases
+            if seen.end <= at < min(seen.end + seen.retry_after, self.now)
+        ]
+        return ends[0] if ends else None
+
+    def held_until(self, seen):
+        return self.released_at(seen) or seen.end + seen.retry_after
 
     def check_wait(self, holding, note):
         """The hold began with one of these answers, and lasts as long as that asked for."""
-        until, status, at = re.fullmatch(
-            r"on hold until (.+), because of the (\d+) of (.+)", note
+        shared = re.fullmatch(r"on hold until (.+), as all hosts of pair\.com", note)
+        if shared:
+            (cause,) = (exchange for exchange in holding if exchange.hit.host != self.host)
+            assert abs(cause.end + cause.retry_after - self.moment(shared[1])) <= 1.0
+            return
+        until, status, at, rest = re.fullmatch(
+            r"on hold until (.+), because of the (\d+) of (.{8}|.{19})(; the operator ended .+)?",
+            note,
         ).groups()
         (cause,) = (
             exchange for exchange in holding if abs(exchange.hit.wall - self.moment(at)) <= 1.0
         )
+        assert cause.hit.host == self.host
+        assert bool(rest) == (self.released_at(cause) is not None)
         assert cause.hit.status == int(status)
         assert cause.hit.status in (429, 503) or cause.hit.status >= 500
         if cause.retry_after:
-            assert abs(cause.end + cause.retry_after - self.moment(until)) <= 1.0
+            assert abs(self.held_until(cause) - self.moment(until)) <= 1.0
 
     def moment(self, text):
         return moment(text if len(text) == 19 else f"{self.day} {text}")
@@ -472,7 +501,7 @@ class Letter:
     # ---- robots.txt, and what was done by hand ----
 
     def check_robots(self):
-        for line in self.parts.get("The robots.txt that decided", [])[2:]:
+        for line in self.parts.get("The robots.txt that we obeyed", [])[2:]:
             at, answer, digest, address, target = re.fullmatch(
                 r"  (.{19})  (.+?)  +(\w{64}|no file) +(\S+?)(?:, which redirected to (\S+))?", line
             ).groups()
@@ -527,10 +556,10 @@ class Letter:
             assert not earlier or earlier[0] >= self.lifted(until)
         for line in lines[1:]:
             self.check_line(line.strip(), rows, is_listed=is_listed)
-        assert is_listed == ("it gets no request" in self.text)
+        assert is_listed == ("nothing will be requested" in self.text)
         assert is_listed or "A redirect from" in self.text
         ours = [address for address in runs[-1].sources if host_in(address) == self.host]
-        assert sorted(ours) == sorted(row[-1] for row in rows)
+        assert sorted(ours) == sorted(row[-1] for row in rows) or (is_listed and not rows)
 
     def check_line(self, line, rows, *, is_listed):
         if match := re.match(r"No request before (.{19}); ", line):

@@ -580,18 +580,20 @@ def _upgrade(_: argparse.ArgumentParser) -> None:
 
 @_command(SITES, "tools.why")
 def _why(parser: argparse.ArgumentParser) -> None:
-    """Explain the requests to a host on one day, to its owner.
+    """Explain the requests to a host on some days, to its owner.
 
-    Writes a letter with every request of the day: the response, the gap since the
-    previous request and the required gap, and the rule of robots.txt that allowed
-    it. The letter also has the denied requests, your changes by hand, the next
-    visits, your bot, and how to keep it out, but no other site. www.blog.example is
-    another host. Without --on, the day is the last one with a request, at most
-    WALSH_LOG_DAYS ago.
+    Writes a letter with every request of these days: the response, the gap since
+    the previous request and the required gap, and the rule of robots.txt that
+    allowed it. The letter also has the denied requests, your changes by hand, the
+    next visits, your bot, and how to keep it out, but no other site.
+    www.blog.example is another host. Without a day, it is the last one with a
+    request, at most WALSH_LOG_DAYS ago. Requests of another bot that uses the same
+    state database are counted only.
 
     examples:
       walsh why blog.example
       walsh why https://blog.example/feed.xml --on 2026-11-17 --json
+      walsh why blog.example --since 2026-11-11 --until 2026-11-17
 
     exit status:
       0  success
@@ -599,6 +601,8 @@ def _why(parser: argparse.ArgumentParser) -> None:
     """
     add_value(parser, "subject", "URL|HOST", "a host such as blog.example, or one URL")
     add_value(parser, "--on", "DATE", "the day in UTC, such as 2026-11-17", read_date)
+    add_value(parser, "--since", "DAY", "the first of several days", read_date)
+    add_value(parser, "--until", "DAY", "the last of several days, by default today", read_date)
     add_json(parser)
 
 

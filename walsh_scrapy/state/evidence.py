@@ -201,8 +201,16 @@ def denial_writer(record: DenialRecord) -> Callable[[Connection], None]:
     return write
 
 
+_BODY_SQL: Final = select(copies.c.body).where(copies.c.sha256 == bindparam("name"))
+
+
 class EvidenceStore(Store):
-    """Finds old rows of the log, and old copies of documents."""
+    """Finds copies of documents, old ones of them, and old rows of the log."""
+
+    def copy(self, sha256: str) -> bytes | None:
+        """Return the document with a SHA-256 that decided about requests, or None."""
+        body: bytes | None = self._database.scalar(_BODY_SQL, name=sha256)
+        return body
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
         """Return old requests and denials, and copies to which no row can refer.

@@ -149,9 +149,9 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
 SELECT id, host, run, url, requested_at, previous_ended_at,
     CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, gap_unknown,
     delay,
-    CASE WHEN hold_until > previous_ended_at THEN hold_request END AS hold_request,
-    CASE WHEN hold_until > previous_ended_at THEN hold_until END AS hold_until,
-    CASE WHEN hold_until > previous_ended_at AND hold_ended_at < hold_until - 0.001
+    CASE WHEN hold_ended_at > previous_ended_at THEN hold_request END AS hold_request,
+    CASE WHEN hold_ended_at > previous_ended_at THEN hold_until END AS hold_until,
+    CASE WHEN hold_ended_at > previous_ended_at AND hold_ended_at < hold_until - 0.001
         THEN hold_ended_at END AS released_at,
     hold_counts_until,
     {sql.greatest("delay", "coalesce(hold_counts_until - previous_ended_at, 0.0)")} AS required_gap,
@@ -171,8 +171,9 @@ def gap_view(sql: Sql) -> str:
     gap_unknown: `no earlier request`, `end of the previous request unknown` or `a clock was set`
     delay: seconds: the recorded delay; except in a project's own crawl at least 1, and at least the
         duration of the exchange before
-    hold_request: the `id` of the request that put the host on hold
     previous_ended_at: the end of the previous exchange
+    hold_request: the `id` of the request that put the host on hold; NULL if that hold had ended
+        before the previous exchange did
     hold_until, released_at: the end of the hold as it began; when the operator ended it
     """
     times = ", ".join(

@@ -1,7 +1,8 @@
 """Overrides: what the operator changed about a host by hand, each with its reason (decision 31).
 
 The operator may give a host a longer delay, and may end its hold. The next `begin` reads both from
-the row of the host. Overrides are kept permanently, so that the operator can answer for them.
+the row of the host. A source that is resumed is recorded here too. Overrides are kept permanently,
+so that the operator can answer for them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from walsh_scrapy.state.tables import hosts, overrides
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-OverrideName: TypeAlias = Literal["release", "delay"]
+OverrideName: TypeAlias = Literal["release", "delay", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Override:
     override: OverrideName
     seconds: float  #: the new delay, or the rest of the hold that was ended
     reason: str
+    url: str | None = None  #: the source that was resumed
 
 
 _SET_DELAY_SQL: Final = (
@@ -51,7 +53,7 @@ def set_operator_delay(connection: Connection, host: str, seconds: float, reason
     is_changed = connection.execute(_SET_DELAY_SQL, params).rowcount == 1
     snapshot = find(connection, host)
     if is_changed:
-        _record(connection, Override(snapshot.now, host, "delay", seconds, reason))
+        record_override(connection, Override(snapshot.now, host, "delay", seconds, reason))
     return snapshot.times.delay_with()
 
 
@@ -65,10 +67,11 @@ def release_hold(connection: Connection, host: str, reason: str) -> float:
     if snapshot is None or not snapshot.hold:
         return 0.0
     connection.execute(_RELEASE_SQL, {"key": host})
-    _record(connection, Override(snapshot.now, host, "release", snapshot.hold, reason))
+    record_override(connection, Override(snapshot.now, host, "release", snapshot.hold, reason))
     return snapshot.hold
 
 
-def _record(connection: Connection, override: Override) -> None:
+def record_override(connection: Connection, override: Override) -> None:
+    """Record a change of the operator, within its transaction."""
     names = (field.name for field in fields(Override))
     connection.execute(insert(overrides), dict(zip(names, astuple(override), strict=True)))

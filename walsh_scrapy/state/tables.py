@@ -124,7 +124,7 @@ workers = Table(
     Column("expires_at", Double, nullable=False),
     Column("sources", Text, nullable=False, server_default=""),  #: the sources that it visits
 )
-#: What an operator changed with `walsh hosts`, kept permanently.
+#: What an operator changed with `walsh hosts` or `walsh sources resume`, kept permanently.
 overrides = Table(
     "overrides",
     metadata,
@@ -134,6 +134,7 @@ overrides = Table(
     Column("override", String(16), nullable=False),
     Column("seconds", Double, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("url", String(4096)),
     Index("overrides_by_host", "host"),
 )
 

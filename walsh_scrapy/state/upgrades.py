@@ -51,6 +51,7 @@ from walsh_scrapy.state.tables import (
     first_choices,
     lock_schema,
     metadata,
+    overrides,
     readers,
     runs,
     schema_version,
@@ -138,7 +139,7 @@ _EARLIER_ENTRIES_SQL: Final = select(_by_age.c.key).where(_by_age.c.number > 1)
 
 def _to_6(connection: Connection, report: Callable[[str], None]) -> None:
     """Numbers of entries, readers, the id of the state, and keys of entries without the scheme."""
-    _add_columns(connection, entries.c.seq)
+    _add_columns(connection, entries.c.seq, overrides.c.url)
     _create_indexes(connection, "entries_by_seq")
     readers.create(connection)
     connection.execute(insert(choices), first_choices())

@@ -91,8 +91,8 @@ def _sources(sql: Sql) -> str:
         folders by slashes
     is_declared: whether the sources file has it
     host: the host or domain that is paced
-    outcome: of the last visit: `fetched`, `unchanged`, `404 Not Found`, `denied by robots`, the
-        reason of another failure, or `not visited yet`
+    outcome: of the last visit: `fetched`, `unchanged`, `404 Not Found`, `denied by robots`, `its
+        redirect is denied by robots`, the reason of another failure, or `not visited yet`
     status, detail: of the last answer; the outcome as a sentence
     failures, failing_since, refused_since: failures in a row; the first of them, of the refusals
     visited_at, first_visited_at: the last visit, and the first one
@@ -218,6 +218,8 @@ SELECT problem,
     CASE WHEN details <> '' THEN {sql.field("details", 2)} END AS page,
     nullif(every, 0) AS every, delay, is_declared, host,
     CASE WHEN outcome = 'new' THEN 'not visited yet'
+        WHEN outcome LIKE 'denied by %' AND status BETWEEN 300 AND 399
+            THEN 'its redirect is ' || outcome
         WHEN outcome IN ('failed', 'gone', '{REFUSED}') AND status >= 400 THEN {STATUS}
         WHEN outcome = 'failed' THEN coalesce(detail, outcome)
         ELSE outcome END AS outcome,
@@ -726,15 +728,17 @@ FROM blocklist"""
 
 
 def _overrides(sql: Sql) -> str:
-    """One row for each change of an operator with `walsh hosts`.
+    """One row for each change of an operator with `walsh hosts` or `walsh sources resume`.
 
     id, made_at, host: its number, its time, the host
-    override: `release` or `delay`
-    seconds: the rest of the hold, or the new delay
+    override: `release`, `delay` or `resume`
+    seconds: the rest of the hold, the new delay, or 0
     reason: as given with `--because`
+    url: the source that was resumed
     """
     return f"""
-SELECT id, {sql.time("made_at")} AS made_at, host, override, seconds, nullif(reason, '') AS reason
+SELECT id, {sql.time("made_at")} AS made_at, host, override, seconds,
+    nullif(reason, '') AS reason, url
 FROM overrides"""
 
 

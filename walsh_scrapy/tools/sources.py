@@ -15,6 +15,7 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.call import WrongCall, warn
 from walsh_scrapy.tools.show import ViewList, print_lines, show, show_facts
 from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
+from walsh_scrapy.tools.visittime import add_visit_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +105,8 @@ def _show(call: Call) -> int:
     """Print everything about the sources that the URLs mean."""
     with _synced_state(call) as state:
         rows = {row["url"]: row for url in call.arguments.urls for row in _find_rows(state, url)}
+        for row in rows.values():
+            add_visit_time(row, state, call.options, state.now())
         if call.arguments.json:
             show(rows.values(), (), as_json=True, empty="")
             return 0
@@ -132,15 +135,18 @@ def _resume(call: Call) -> int:
                 status = 1
                 continue
             for row in rows:
-                is_resumed = resume(state, row["url"])
+                host = call.options.pace_by.unit(row["url"])
+                is_resumed = resume(state, row["url"], host)
                 outcome = "its failures are forgotten" if is_resumed else "it was not failing"
                 (resumed,) = _find_rows(state, row["url"])
                 print_lines([f"{row['url']}: {outcome}; next visit: {resumed['next_visit']}"])
     return status
 
 
-def resume(state: State, url: str) -> bool:
+def resume(state: State, url: str, host: str) -> bool:
     """Make a source due if it is gone or failing, and return whether it was.
+
+    ``host`` is its host, or its domain if domains are paced.
 
     Also forgets the validators of the source, and what is known about the llms.txt of a page, also
     where the page has moved, so that the next visit fetches the complete documents.
@@ -151,7 +157,7 @@ def resume(state: State, url: str) -> bool:
     for address in {record.url, record.address} if record.kind == "llms" else ():
         for llms_txt in declared_urls(Source(address, "llms")):
             Stores(state).llmstxt.forget(llms_txt)
-    return Stores(state).sources.resume(record.url)
+    return Stores(state).sources.resume(record.url, host)
 
 
 def _find_rows(state: State, url: str) -> list[dict[str, Any]]:

@@ -248,7 +248,7 @@ def test_visits_and_the_operator_change_due_sources_at_once(state, synced):
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
     commit(state, replace(known, not_before=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
-    Stores(state).sources.resume(url)
+    Stores(state).sources.resume(url, "a.example")
     assert due()[0] == ["a.example", "b.example"]
     moved = replace(known, moved_to="http://z.example/", move_settled=True)
     commit(state, moved)

@@ -216,7 +216,7 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
         first = next(chosen)
         commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
         exchange(crawl)
-        Stores(state).sources.resume(FEED)
+        Stores(state).sources.resume(FEED, "a.example")
         assert [first, *chosen][-1].key == many[-1].keys.page
         assert len([*entries.matching()]) == len(many)
     assert len(keys(state)) == len(many) + 1
@@ -270,7 +270,7 @@ def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed)
     known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
     record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
     commit(state, record)
-    assert Stores(state).sources.resume(FEED) is resumed
+    assert Stores(state).sources.resume(FEED, "a.example") is resumed
     resumed_source = Stores(state).sources.find(FEED)
     assert (resumed_source.not_before, resumed_source.failures) == (
         (0.0, 0) if resumed else (record.not_before, 0)
@@ -282,8 +282,8 @@ def test_resume_makes_only_gone_or_failing_sources_due(state, troubles, resumed)
         None,
         None,
     )
-    assert not Stores(state).sources.resume(FEED)
-    assert not Stores(state).sources.resume(OTHER)
+    assert not Stores(state).sources.resume(FEED, "a.example")
+    assert not Stores(state).sources.resume(OTHER, "a.example")
 
 
 @pytest.mark.empty
@@ -335,5 +335,5 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for url in urls:
         commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, problem="none"))
-    assert resume(state, old)
+    assert resume(state, old, "a.example")
     assert [Stores(state).llmstxt.find(url) for url in urls] == [None, None, None]

@@ -44,6 +44,8 @@ from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.overrides import Override, record_override
+from walsh_scrapy.state.ownership import find as find_host
 from walsh_scrapy.state.records import (
     LlmsTxtRecord,
     SourceRecord,
@@ -248,11 +250,12 @@ class SourceStore(Store):
         key = {"of": url_key(record.url)}
         return lambda connection: connection.scalar(_VISITED_AT_SQL, key) == record.visited_at
 
-    def resume(self, url: str) -> bool:
+    def resume(self, url: str, host: str) -> bool:
         """Forget the validators of a source, so that its next visit gets the whole document.
 
         A source that is gone (410) or failing becomes due, with no failures; return True for such a
-        source. For another source its due time stays, and the result is False.
+        source. For another source its due time stays, and the result is False. The override is
+        recorded for ``host``, the host of the source, or its domain if domains are paced.
         """
         key = {"of": url_key(url)}
         update_source = update(sources).where(_HAS_KEY)
@@ -260,7 +263,10 @@ class SourceStore(Store):
         due = {"not_before": 0.0, "failures": 0, "failing_since": None}
 
         def write(connection: Connection) -> bool:
-            connection.execute(forget, key)
+            if connection.execute(forget, key).rowcount == 0:
+                return False
+            now = find_host(connection, host).now
+            record_override(connection, Override(now, host, "resume", 0.0, "", url))
             make_due = update_source.where(_S.failures > 0).values(due)
             is_resumed = connection.execute(make_due, key).rowcount == 1
             repeat_facts(connection, _C.url_key == key["of"])

@@ -16,6 +16,7 @@ from walsh_scrapy.state.evidence import TimeSpan
 from walsh_scrapy.tools.hosts import HOST_ORDER, IS_LISTED
 from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.report.pacechart import compare, read_gaps
+from walsh_scrapy.tools.visittime import add_visit_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,12 +108,16 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         row["versions"] = json.loads(row["versions"])
     ends = [datetime.fromisoformat(row["ended_at"]) for row in runs.rows if row["ended_at"]]
     sources = _count_sources(state)
-    failing = state.rows(
-        "readable_sources",
-        where="problem IS NOT NULL AND is_declared",
-        order_by="rank, url",
-        limit=MAX_SOURCES,
+    failing = list(
+        state.rows(
+            "readable_sources",
+            where="problem IS NOT NULL AND is_declared",
+            order_by="rank, url",
+            limit=MAX_SOURCES,
+        )
     )
+    for row in failing:
+        add_visit_time(row, state, options, now)
     problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
     more_problems = [
         *check_sources_file(state, sources_file, is_needed=sources.total() > 0),
@@ -127,7 +132,7 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
             len(more_problems) + problems.count,
         ),
         "sources": sources.total(),
-        "failing": Listing(list(failing), sources.total() - sources[None]),
+        "failing": Listing(failing, sources.total() - sources[None]),
         "waiting": _list(state, "readable_hosts", IS_LISTED, HOST_ORDER, MAX_HOSTS),
         "entries": totals["new_entries"],
         "news": _read_new_entries(state, period),

@@ -11,8 +11,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.urls import robots_url
-from walsh_scrapy.policy.wording import cut, for_others, format_seconds
+from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
+from walsh_scrapy.tools.why.account import is_good
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +36,7 @@ def letter(account: Account) -> Iterator[str]:
     """Yield the lines of the letter."""
     sender = account.sender
     about = for_others(account.url or account.host)
-    yield f"Requests of {sender.token} to {about} on {account.day}, all times in UTC"
+    yield f"Requests of {sender.token} to {about} {account.days.words}, all times in UTC"
     yield ""
     for agent in sender.user_agents:
         yield f"User-Agent  {agent}"
@@ -61,10 +62,8 @@ def _facts(account: Account) -> Iterator[str]:
     """Yield the lines about the requests, which may quote the site."""
     yield ""
     if account.requests:
-        yield from _table(
-            ("time", "answer", "gap", "required", "robots.txt", "url"),
-            map(_request_cells, account.requests),
-        )
+        cells = [_request_cells(row, account) for row in account.requests]
+        yield from _table(("time", "answer", "gap", "required", "robots.txt", "url"), cells)
     if any(row["record"] == "request" for row in account.requests):
         units = f"all hosts of {account.domain}" if account.domain else "this host"
         yield f"A gap begins at the end of the previous request to {units}. The minimum is 1 s;"
@@ -72,8 +71,10 @@ def _facts(account: Account) -> Iterator[str]:
     else:
         yield "No request was sent."
     for row in account.requests:
-        for note in _notes(row, account.requests):
-            yield f"  {row['at'][11:19]}  {note}"
+        for note in _notes(row, account):
+            yield f"{_INDENT}{_format_time(row, account)}  {note}"
+    for row in account.others:
+        yield _describe_other_bot(row)
     if account.robots:
         yield ""
         yield "The robots.txt that we obeyed"
@@ -87,7 +88,7 @@ def _facts(account: Account) -> Iterator[str]:
     yield ""
     yield f"What comes next, as of {_format_moment(account.now)}"
     yield from (f"{_INDENT}{line}" for line in _describe_outlook(account))
-    if account.visits:
+    if account.visits and not account.is_listed:
         yield from _table(
             ("not before", "reason", "last outcome", "url"), map(_visit_cells, account.visits)
         )
@@ -100,9 +101,25 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterat
 # ---- a request or a denial ----
 
 
-def _request_cells(row: Row) -> tuple[str, ...]:
-    decision = cut(_describe_decision(row), _MAX_DECISION_LENGTH)
-    return row["at"][11:19], _describe_answer(row), *_gap_cells(row), decision, row["url"]
+def _request_cells(row: Row, account: Account) -> tuple[str, ...]:
+    decision = cut(_describe_decision(row), _MAX_DECISION_LENGTH) + _name_copy(row, account)
+    time = _format_time(row, account)
+    return time, _describe_answer(row), *_gap_cells(row), decision, row["url"]
+
+
+def _format_time(row: Row, account: Account) -> str:
+    """Return the time of a row, with the day if the letter is about several days."""
+    time = _format_moment(row["at"])
+    return time[11:] if account.days.is_one else time
+
+
+def _name_copy(row: Row, account: Account) -> str:
+    """Return which of several robots.txt of an origin decided: when it was requested last."""
+    is_decided = row["robots_at"] is not None and row.get("purpose") != "robots"
+    url = robots_url(row["url"])
+    if not is_decided or sum(copy["url"] == url for copy in account.robots) < 2:
+        return ""
+    return f" (of {_format_moment(row['robots_at'], row['at'][:10])})"
 
 
 def _describe_answer(row: Row) -> str:
@@ -141,8 +158,8 @@ def _describe_decision(row: Row) -> str:
     return "no rule matches"
 
 
-def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
-    """Yield notes about a request: a redirect, an error, a hold."""
+def _notes(row: Row, account: Account) -> Iterator[str]:
+    """Yield notes about a request: a redirect, an error, a hold, a Visit-time."""
     if row["is_redirected"]:
         source = row["redirected_from"] or "another site"
         wanted = ", for its robots.txt" if row.get("purpose") == "robots" else ""
@@ -155,21 +172,47 @@ def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
         yield "the request is in flight, or the crawl was killed before the response ended"
     if row["error"]:
         yield row["error"]
-    if row["hold_request"] is not None:
-        day = row["at"][:10]
-        until = _format_moment(row["hold_until"], day)
-        cause = (
-            f"{row['hold_status'] or 'failure'} of {_format_moment(row['hold_requested_at'], day)}"
-        )
-        yield f"on hold until {until}, because of the {cause}"
-        is_early = row["hold_until"] > row["requested_at"] and row["problem"] is None
-        if row["released_at"] is not None:
-            yield f"the operator ended the hold at {_format_moment(row['released_at'], day)}"
-        elif is_early:
+    yield from _waiting_notes(row, account)
+
+
+def _waiting_notes(row: Row, account: Account) -> Iterator[str]:
+    """Yield notes about what a request waited for, and about the hold after it."""
+    day = row["at"][:10]
+    if row["hold_until"] is not None:
+        yield _describe_hold(row, day, account.domain)
+        if row["released_at"] is None and row["hold_until"] > row["at"] and not row["problem"]:
             yield _BLOCKLIST_HOLD
-    is_mentioned = any(later.get("hold_request") == row["id"] for later in rows)
+    if began_at := row["visit_time_began_at"]:
+        previous = row["previous_ended_at"]
+        if previous is None or previous < began_at:
+            yield f"the Visit-time of robots.txt began at {_format_moment(began_at, day)}"
+    is_mentioned = any(later.get("hold_request") == row["id"] for later in account.requests)
     if row["hold"] and not is_mentioned:
-        yield f"then on hold for {format_seconds(row['hold'])}"
+        ended_at = row["hold_ended_at"]
+        end = f"; the operator ended that at {_format_moment(ended_at, day)}" if ended_at else ""
+        yield f"then on hold for {format_seconds(row['hold'])}{end}"
+
+
+def _describe_hold(row: Row, day: str, domain: str | None) -> str:
+    """Return how long and why the host was on hold before a request."""
+    until = f"on hold until {_format_moment(row['released_at'] or row['hold_until'], day)}"
+    if row["hold_request"] is None:
+        reason = f"as all hosts of {domain}"
+    else:
+        answer = row["hold_status"] or "failure"
+        reason = f"because of the {answer} of {_format_moment(row['hold_requested_at'], day)}"
+    if row["released_at"] is None:
+        return f"{until}, {reason}"
+    end = _format_moment(row["hold_until"], day)
+    return f"{until}, {reason}; the operator ended the hold then, which was to end at {end}"
+
+
+def _describe_other_bot(row: Row) -> str:
+    """Return a sentence about the requests of another bot that uses the same state."""
+    counts = [count_of(row["requests"], "request")]
+    if row["denials"]:
+        counts.append(f"{count_of(row['denials'], 'request')} that it did not send")
+    return f"Not listed: {' and '.join(counts)} of another bot, {row['user_agent']}"
 
 
 # ---- robots.txt, overrides, next visits ----
@@ -179,11 +222,16 @@ def _robots_cells(row: Row) -> tuple[str, ...]:
     status = row["status"]
     answer = str(status or "no answer")
     digest = row["sha256"]
-    is_good = status is not None and (200 <= status < 300 or status == 304)
-    if digest is None or (digest == _EMPTY_SHA256 and not is_good):
+    if digest is None:
+        digest = "not recorded" if row["has_rule"] or is_good(status) else "no file"
+    elif is_good(status):
+        pass
+    elif digest == _EMPTY_SHA256:
         digest = "no file"
-    elif not is_good:
+    elif row["read_at"] is None:
         answer += ", so the last good copy was used"
+    else:
+        answer += f", so the last good copy was used, of {_format_moment(row['read_at'])}"
     moved = row["redirected_to"]
     url = f"{row['url']}, which redirected to {moved}" if moved else row["url"]
     return _format_moment(row["requested_at"]), answer, digest, url
@@ -191,10 +239,12 @@ def _robots_cells(row: Row) -> tuple[str, ...]:
 
 def _override_cells(row: Row) -> tuple[str, ...]:
     seconds = format_seconds(row["seconds"])
-    change = f"ended a hold {seconds} early"
-    if row["override"] == "delay":
-        change = f"set a delay of {seconds}" if row["seconds"] else "removed our delay"
-    return _format_moment(row["made_at"]), change, row["reason"] or ""
+    changes = {
+        "release": f"ended a hold {seconds} early",
+        "delay": f"set a delay of {seconds}" if row["seconds"] else "removed our delay",
+        "resume": f"resumed {row['url']}",
+    }
+    return _format_moment(row["made_at"]), changes[row["override"]], row["reason"] or ""
 
 
 def _visit_cells(row: Row) -> tuple[str, ...]:
@@ -210,19 +260,22 @@ def _describe_outlook(account: Account) -> Iterator[str]:
     host = account.host_row
     if account.is_listed:
         exception = " except for the blocklist itself" if account.has_list else ""
-        yield f"This host is on our blocklist: it gets no request{exception}."
+        yield f"This host is on our blocklist: nothing will be requested{exception}."
     if account.has_list:
         yield f"Our blocklist is published on this host: {_BLOCKLIST_HOLD}."
+    if account.is_listed and not account.has_list:
+        return
     if host.get("waits_until"):
         yield f"No request before {_format_moment(host['waits_until'])}; {host['reason']}."
     elif host.get("reason"):
         yield f"About this host: {host['reason']}."
+    if account.is_listed:
+        return
     if account.sender.follows_links:
         yield "This bot follows links: it may request any page that robots.txt allows."
     elif not account.visits:
         yield f"We have no source {'with this URL' if account.url else 'on this host'}."
-    if not account.is_listed:
-        yield "A redirect from another site can lead us here at any time."
+    yield "A redirect from another site can lead us here at any time."
 
 
 def _format_moment(text: str, day: str = "") -> str:
@@ -238,11 +291,12 @@ def to_records(account: Account) -> Iterator[dict[str, Any]]:
 
     Times are RFC 3339 times in UTC, durations are seconds.
     """
-    about = {"host": account.host, "url": account.url, "day": account.day}
+    about = {"host": account.host, "url": account.url} | asdict(account.days)
     yield {"record": "sender"} | about | asdict(account.sender)
     is_listed = {"is_listed": account.is_listed, "has_blocklist": account.has_list}
     rows = [
         *account.requests,
+        *({"record": "other_bot"} | row for row in account.others),
         *({"record": "robots"} | row for row in account.robots),
         *({"record": "override"} | row for row in account.overrides),
         {"record": "host"} | account.host_row | is_listed,
