@@ -89,6 +89,23 @@ def test_entries_since_a_moment_come_by_source(state, new):
     ]  # fmt: skip
 
 
+def test_a_source_has_its_name_of_the_sources_file(state, new, tmp_path):
+    (tmp_path / "sources.toml").write_text(f'[[source]]\nurl = "{B}"\nname = "Mine"\n')
+    assert {row["source_name"] for row in map(json.loads, new("--json")[1].splitlines())} == {
+        *("The B", None)
+    }
+    Stores(state).sync(tmp_path / "sources.toml", AT)
+    rows = [json.loads(line) for line in new("--json")[1].splitlines()]
+    assert [(row["source_name"], row["source_title"]) for row in rows] == [
+        *(("Mine", "The B"), ("Mine", None))
+    ]
+    assert [line.split("\t")[2] for line in new()[1].splitlines()] == [
+        "source_name",
+        "Mine",
+        "Mine",
+    ]
+
+
 def test_no_new_entries_is_no_failure(state, new):
     status, out, error = new("--since", "2026-06-01")
     assert (status, out.count("\n")) == (0, 1)

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+from scrapy.settings import Settings
 from sqlalchemy import update
 
 from tests.helpers.records import (
@@ -28,6 +29,7 @@ from tests.helpers.records import (
 )
 from tests.helpers.sites import feed, site
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import TimeSpan
@@ -64,6 +66,11 @@ def test_hosts_with_short_gaps_come_first_then_by_requests():
     assert [row["host"] for row in hosts] == ["few.example", "many.example", "a.example"]
     assert [row["too_short"] for row in hosts] == [1, 0, 0]
     assert gaps["short"] == 1
+
+
+def gather_report(state):
+    period = choose_period(state, NOW)
+    return facts.gather(state, Options.from_settings(Settings()), "sources.txt", period, NOW)
 
 
 @pytest.fixture
@@ -103,10 +110,38 @@ def test_next_visits_of_the_report_wait_for_visit_time(tmp_path):
 
 def test_each_status_has_its_kind_of_answer():
     statuses = (200, 304, 302, 429, 503, 404, 500, None)
-    assert [name_answer(status, is_open=False) for status in statuses] == [
+    assert [name_answer(status, "target", is_open=False) for status in statuses] == [
         *("full", "unchanged", "redirect", "refused", "refused", "client", "server", "none")
     ]
-    assert name_answer(None, is_open=True) == "open"
+    assert name_answer(None, "target", is_open=True) == "open"
+
+
+def test_a_missing_robots_txt_is_an_answer(state):
+    missing = replace(
+        RECORD, requested_at=NOW - 60.0, status=404, url="http://a.example/robots.txt"
+    )
+    run = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - 61.0))
+    robots, refused = (replace(missing, run=run, purpose=of) for of in ("robots", "target"))
+    log_requests(state, robots, replace(robots, status=429), refused)
+    state.runs.end(run, NOW, "finished", {})
+    report = gather_report(state)
+    assert report["answers"] == {"refused": 1, "absent": 1, "client": 1}
+    assert report["success"] == pytest.approx(1 / 3)
+
+
+def test_news_have_the_name_of_the_sources_file(state, tmp_path):
+    run = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - 61.0))
+    item = json.dumps({"kind": "feed", "source": URL, "source_title": "Title of the feed"})
+    commit(
+        state,
+        SourceRecord(url=URL, kind="feed"),
+        [entry_of(URL, at=NOW - 60.0, item=item, run=run)],
+    )
+    state.runs.end(run, NOW, "finished", {})
+    assert [row["name"] for row in gather_report(state)["news"].rows] == ["Title of the feed"]
+    (tmp_path / "sources.toml").write_text(f'[[source]]\nurl = "{URL}"\nname = "My name"\n')
+    Stores(state).sync(tmp_path / "sources.toml", NOW)
+    assert [row["name"] for row in gather_report(state)["news"].rows] == ["My name"]
 
 
 def test_days_without_requests_count_and_many_are_months():
@@ -346,7 +381,9 @@ def test_critical_problems_come_before_warnings(filled):
 def test_a_page_names_its_age_and_its_success(filled):
     text = page_of(*filled(240, 6))
     assert re.search(r"Created <time [^>]+>.+?</time>, \d", text)
-    assert re.search(r"succeeded \(2xx, 304, redirects\)</dt><dd>\d+\.\d%</dd>", text)
+    assert re.search(
+        r"succeeded \(2xx, 304, redirects, no robots.txt\)</dt><dd>\d+\.\d%</dd>", text
+    )
 
 
 def test_a_long_log_is_cut_and_the_page_says_so(filled, monkeypatch):

@@ -397,6 +397,7 @@ def _entries(sql: Sql) -> str:
 
     first_seen, days_ago: when it was first seen
     kind, source: of the source in which it was found
+    source_name: the name of its source in the sources file, or else the title of the feed
     source_title, title, url, id, published, updated, authors, tags, section, note, language: the
         exported fields; lists are JSON
     backfill: whether it was there at the first visit of its source, so that it is not news
@@ -418,9 +419,14 @@ def _entries(sql: Sql) -> str:
         "language",
     ]
     fields = ", ".join(f"{sql.field('item', name)} AS {name}" for name in names)
+    declared_name = f"""(SELECT {sql.field("details", 0)}
+        FROM sources JOIN declared ON declared.url_key = sources.url_key
+            AND declared.file = {NEWEST_FILE} AND details <> ''
+        WHERE sources.url = entries.source)"""
     return f"""
 SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS days_ago, kind,
-    source, {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key, seq,
+    source, coalesce({declared_name}, {sql.field("item", "source_title")}) AS source_name,
+    {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key, seq,
     (SELECT value FROM choices WHERE name = '{STATE_ID}') || ':' || seq AS position
 FROM entries"""
 

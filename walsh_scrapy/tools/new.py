@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _CHOICES: Final = ("since", "reader", "after", "run")
 _LIST: Final = ViewList(
     view="readable_entries",
-    columns=("first_seen", "published", "source_title", "title", "url"),
+    columns=("first_seen", "published", "source_name", "title", "url"),
     order_by="source, coalesce(published, first_seen) DESC, url",
     empty="no run has found any entry yet",
 )
 #: The list for readers.
 _ORDERED: Final = _LIST._replace(
-    columns=("position", "first_seen", "source_title", "title", "url"), order_by="seq"
+    columns=("position", "first_seen", "source_name", "title", "url"), order_by="seq"
 )
 
 

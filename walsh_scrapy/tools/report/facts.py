@@ -40,6 +40,7 @@ ANSWERS: Final = {
     "unchanged": "304: unchanged",
     "redirect": "3xx: redirects",
     "refused": "429 or 503: wait",
+    "absent": "4xx: no robots.txt",
     "client": "4xx: client errors",
     "server": "5xx: server errors",
     "none": "no response",
@@ -152,10 +153,11 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
 def measure_success(answers: Mapping[str, int]) -> float | None:
     """Return the share of requests with a document, a 304 or a redirect; None without a request.
 
-    Requests whose end is unknown are ignored.
+    A 4xx for a robots.txt is an answer too: there is none, and everything is allowed. Requests
+    whose end is unknown are ignored.
     """
     ended = sum(answers.values()) - answers.get("open", 0)
-    good = sum(answers.get(name, 0) for name in ("full", "unchanged", "redirect"))
+    good = sum(answers.get(name, 0) for name in ("full", "unchanged", "redirect", "absent"))
     return good / ended if ended else None
 
 
@@ -219,14 +221,14 @@ def _count_days(state: State, period: Period) -> dict[str, Counter[str]]:
     days = defaultdict[str, Counter[str]](Counter)
     requests = state.rows(
         "readable_requests",
-        columns="substr(requested_at, 1, 10) AS day, status, duration IS NULL AS is_open, "
+        columns="substr(requested_at, 1, 10) AS day, status, duration IS NULL AS is_open, purpose, "
         "count(*) AS requests",
         where=period.has("requested_at"),
-        group_by="1, 2, 3",
+        group_by="1, 2, 3, 4",
         params=period.params,
     )
     for row in requests:
-        answer = name_answer(row["status"], is_open=row["is_open"])
+        answer = name_answer(row["status"], row["purpose"], is_open=row["is_open"])
         days[row["day"]][answer] += row["requests"]
     entries = state.rows(
         "readable_entries",
@@ -240,14 +242,16 @@ def _count_days(state: State, period: Period) -> dict[str, Counter[str]]:
     return days
 
 
-def name_answer(status: int | None, *, is_open: bool) -> str:
-    """Return the kind of an answer, which is a key of ANSWERS."""
+def name_answer(status: int | None, purpose: str, *, is_open: bool) -> str:
+    """Return the kind of an answer, which is a key of ANSWERS, to a request for a purpose."""
     if status is None:
         return "open" if is_open else "none"
     if status in (429, 503):
         return "refused"
     if status == 304:
         return "unchanged"
+    if purpose == "robots" and 400 <= status < 500:
+        return "absent"
     return _BY_CLASS.get(status // 100, "none")
 
 
@@ -290,7 +294,7 @@ def _read_new_entries(state: State, period: Period) -> Listing:
         newest[entry["source"]].append(entry)
     for row in rows:
         row["newest"] = newest[row["source"]]
-        row["title"] = row["newest"][0]["source_title"]
+        row["name"] = row["newest"][0]["source_name"]
     return Listing(rows, rows[0]["sources"] if rows else 0)
 
 
