@@ -104,11 +104,10 @@ def test_a_feed_whose_end_came_is_read(direct_web, crawl, again):
     counts = Counter(item["source"] for item in first.items)
     assert counts == {url_of(name): 2 for name in READ}
     assert Counter(names_of(first.log)) == dict.fromkeys(READ, 1)
-    assert first.stats["walsh/sources/cut_off"] == len(READ)
-    assert first.stderr.count("was cut off") == len(READ)
+    assert "walsh/sources/cut_off" not in first.stats, "nothing of the feed is missing"
+    assert "was cut off" not in first.stderr
     assert validators_sent(second) == dict.fromkeys(READ)
     assert second.items == []
-    assert "walsh/sources/cut_off" not in second.stats
     assert validators_sent(third) == dict.fromkeys(READ, '"1"')
     judge(web)
 
@@ -121,6 +120,7 @@ def test_a_feed_whose_end_is_missing_is_not_read(direct_web, crawl):
     assert {*details} == {url_of(name) for name in NOT_READ}
     for name, (_, reason) in NOT_READ.items():
         assert reason in details[url_of(name)], name
+        assert url_of(name) not in details[url_of(name)], "the log has the URL before the reason"
     sent_twice = {name for name, number in Counter(names_of(result.log)).items() if number == 2}
     assert sent_twice == {name for name, (_, reason) in NOT_READ.items() if reason == INCOMPLETE}
     judge(web)

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import socket
 from dataclasses import replace
 from ipaddress import ip_address
@@ -53,6 +54,7 @@ def test_only_declared_urls_are_requested(direct_web, crawl):
     ]
     assert {item["url"] for item in result.items} == {post.link for post in LINKS}
     assert "an HTML page" in result.stderr
+    assert re.search(r"Not a feed but an HTML page .* discover http://\S+", result.stderr)
 
 
 PUBLIC = "93.184.216.34"

@@ -35,6 +35,7 @@ BAD = {
     "wrong.example": (Certificate.WRONG_NAME, "another host"),
     "nameless.example": (Certificate.NAMELESS, "another host"),
     "stranger.example": (Certificate.UNKNOWN_CA, "not trust"),
+    "incomplete.example": (Certificate.INCOMPLETE, "(an intermediate)"),
     "itself.example": (Certificate.SELF_SIGNED, "self-signed"),
 }
 

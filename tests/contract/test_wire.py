@@ -268,6 +268,7 @@ READ = {
     ],
     "large-head": [head("X-Large: " + "x" * 65536, LENGTH) + BODY],
     "cookies": [head(*["Set-Cookie: a=" + "b" * 200] * 400, LENGTH) + BODY],
+    "controls": [head("X: a\vb", "Y: a\fb", "Z: a\0b", LENGTH) + BODY],
     "odd-lines": [head("no colon here", "Odd Name: x", " folded", "X: a", "\tb", LENGTH) + BODY],
     "chunked-twice": [
         head(*["Transfer-Encoding: chunked"] * 2),
@@ -276,6 +277,17 @@ READ = {
     "identity": [head("Transfer-Encoding: identity", LENGTH) + BODY],
     "no-length": [head("Content-Length:") + BODY],
     "surplus": [WHOLE + b"HTTP/1.1 200 OK\r\n\r\nnobody asked for this"],
+}
+#: Redirects whose Location has a control character, as a header has none.
+CONTROLLED = {
+    name: [head(f"Location: /a{character}b", "Content-Length: 0", status="301 Moved")]
+    for name, character in (
+        ("vt", "\v"),
+        ("ff", "\f"),
+        ("nul", "\0"),
+        ("cr", "\r"),
+        ("soh", "\x01"),
+    )
 }
 FIELDS = b"X-Field: yes\r\n"
 REFUSED = {
@@ -320,6 +332,23 @@ def test_odd_responses_are_read_and_broken_ones_refused(direct_web, crawl):
     assert "Traceback" not in result.stderr
     assert web.most_open_connections == 1
     assert_polite(result.log, connections=web.connections)
+
+
+def test_a_location_with_a_control_character_fails_once(direct_web, crawl):
+    web = direct_web(*(site(f"{name}.example", feed=Raw(raw)) for name, raw in CONTROLLED.items()))
+    result = crawl(web, sources=[f"http://{name}.example/feed" for name in CONTROLLED])
+    for name, (outcome, detail) in reasons(result).items():
+        assert outcome == "failed"
+        assert f"{name}.example answered 301 with a Location that cannot be requested" in detail
+    assert len(paths(result.log)) == 2 * len(CONTROLLED)
+    assert "bytearray" not in result.stderr
+
+
+def test_garbage_is_quoted_as_text(direct_web, crawl):
+    web = direct_web(site("ssh.example", feed=Raw(REFUSED["garbage"][0])))
+    result = crawl(web, sources=["http://ssh.example/feed"])
+    assert "'SSH-2.0-OpenSSH_9.6'" in reasons(result)["ssh"][1]
+    assert "bytearray" not in result.stderr
 
 
 def test_a_request_on_a_closed_connection_is_repeated_later(direct_web, crawl):

@@ -192,6 +192,16 @@ def answered(status, **headers):
         (answered(304, Location="/x"), "blog.example answered 304"),
         (answered(301), "blog.example answered 301 without a Location"),
         (
+            answered(300, Location="/a"),
+            "blog.example answered 300, which is not followed; its Location is http://blog.example/a",
+        ),
+        (
+            HttpError(
+                Response(FEED_URL, 406, request=Request(FEED_URL, headers={"Accept": "a/b"}))
+            ),
+            "blog.example answered 406 to Accept: 'a/b'",
+        ),
+        (
             answered(302, Location=b"http://[\x1b\xe9"),
             r"blog.example answered 302 with a Location that cannot be requested: 'http://[\x1b\xe9'",
         ),

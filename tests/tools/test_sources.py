@@ -94,6 +94,12 @@ def test_a_changed_file_is_read_into_the_state_ahead(sources):
     assert "1 removed" in second
 
 
+def test_sync_always_has_the_warnings_of_the_file(sources):
+    urls = ["http://a.example/feed"] * 2
+    for _ in range(2):
+        assert "declared more than once" in sources("sync", sources=urls).stderr
+
+
 def test_resume_makes_gone_or_failing_sources_due(loopback_web, crawl, listed, sources):
     web = loopback_web(
         site("gone.example", feed=[Reply(status=410), feed()]),

@@ -342,7 +342,8 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
     """Load the sources file into the state database.
 
     Every crawl does this at its start, if the file has changed. A million sources
-    take about a minute, so you may want to do it before the crawl.
+    take about a minute, so you may want to do it before the crawl. Warnings about
+    the file, which a crawl logs once for each change of it, are always printed.
 
     examples:
       walsh sources sync

@@ -7,6 +7,7 @@ state and logged.
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -24,7 +25,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 from walsh_scrapy.crawl.ticket import evidence_of, rank_of, subject_of
 from walsh_scrapy.exceptions import BadFraming, Denied, StateUnavailable, Unreachable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, resolve_reference
 from walsh_scrapy.policy.wording import Explained, one_line, printable
 from walsh_scrapy.state.evidence import DenialRecord, denial_writer
 from walsh_scrapy.wire.unreachable import causes
@@ -56,7 +57,7 @@ def reason_of(error: BaseException | None, url: str) -> str:
     host = host_of(url)
     match error:
         case HttpError(response=response):
-            return f"{host} answered {response.status}{_bad_redirect(response)}"
+            return f"{host} answered {response.status}{_explain(response)}"
         case (IgnoreRequest() | Explained() | Unreachable()) as own if reason := one_line(str(own)):
             return printable(reason)
         case DownloadConnectionRefusedError():
@@ -83,15 +84,24 @@ def words_of(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
-def _bad_redirect(response: Response) -> str:
-    """Return why a redirect was not followed; empty if the response is not a redirect."""
-    if not 300 <= response.status < 400 or response.status == 304:
+def _explain(response: Response) -> str:
+    """Return why a redirect was not followed, or which Accept got a 406; empty for others."""
+    if response.status == HTTPStatus.NOT_ACCEPTABLE and response.request is not None:
+        accept = response.request.headers.get("Accept") or b""
+        return f" to Accept: {_quote_bytes(accept)}"
+    if not 300 <= response.status < 400 or response.status == HTTPStatus.NOT_MODIFIED:
         return ""
     location = response.headers.get("Location")
     if location is None:
         return " without a Location"
-    target = ascii(location.decode("latin-1"))[:MAX_QUOTE_CHARACTERS]
-    return f" with a Location that cannot be requested: {target}"
+    if target := resolve_reference(response.url, location):
+        shown = printable(target)[:MAX_QUOTE_CHARACTERS]
+        return f", which is not followed; its Location is {shown}"
+    return f" with a Location that cannot be requested: {_quote_bytes(location)}"
+
+
+def _quote_bytes(value: bytes) -> str:
+    return ascii(value.decode("latin-1"))[:MAX_QUOTE_CHARACTERS]
 
 
 def _quote(error: BaseException | None) -> str:

@@ -201,7 +201,7 @@ def unpack_response(
             raise
         problem = str(error).rpartition(": ")[2]  # zlib puts its number first
         announced = codings_text(b",".join(codings))
-        reason = f"the body of {response.url} is not {announced} as announced: {problem}"
+        reason = f"the body from {host_of(response.url)} is not {announced} as announced: {problem}"
         raise BadAnswer(response, reason) from error
 
 
@@ -250,7 +250,7 @@ def _unpack_body(
         raise EOFError(f"at most {MAX_CODINGS} are undone")
     if response.body and UNREQUESTED.intersection(names):
         coding = f"{codings_text(b','.join(names))}, which was not requested"
-        raise BadAnswer(response, f"the body of {response.url} is {coding}")
+        raise BadAnswer(response, f"the body from {host_of(response.url)} is {coding}")
     undone = list(takewhile(lambda name: name in KNOWN, reversed(names)))
     remaining = names[: len(names) - len(undone)]
     counted = counted_bytes(request, response.headers)

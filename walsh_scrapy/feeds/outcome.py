@@ -126,14 +126,15 @@ class Outcomes:
         """
         _, source = visited(request)
         is_complete = feed.is_complete and DATA_LOSS not in response.flags
+        # The parser of a feed saw its end: only what came after the end is missing.
+        has_end = feed.is_complete and source.kind == "feed"
+        subject = "the document" if response.url == source.url else response.url
         detail = ""
-        if not is_complete:
-            has_end = feed.is_complete and source.kind == "feed"  # its parser saw the end
-            part = "after the end of the feed" if has_end else "only a part of it came"
-            detail = f"{response.url} was cut off: {part}"
+        if not is_complete and not has_end:
+            detail = f"{subject} was cut off: only a part of it came"
             self._stats.inc_value("walsh/sources/cut_off")
         if left_out:
-            detail = f"{response.url} has too many entries; skipped the oldest {left_out}"
+            detail = f"{subject} has too many entries; skipped the oldest {left_out}"
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", source.url, detail)

@@ -16,6 +16,7 @@ from walsh_scrapy.feeds.metadata.formats import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
+    HTML_PAGE,
     LLMSTXT_PATH,
     announced,
     is_llmstxt,
@@ -25,6 +26,7 @@ from walsh_scrapy.feeds.metadata.formats import (
 )
 from walsh_scrapy.feeds.sourcesspider import SourcesSpider
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
+from walsh_scrapy.programname import program_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,7 +61,13 @@ class FeedsSpider(SourcesSpider):
         document = Document(
             "feed", response.body, response.url, content_type, source.url, is_cut_off
         )
-        feed = await self.read(document)
+        try:
+            feed = await self.read(document)
+        except NotAFeed as error:
+            if HTML_PAGE not in str(error):
+                raise
+            command = f"{program_name()} discover {response.url}"
+            raise NotAFeed(f"{error} To look for the feed of the page: {command}") from None
         yield feed
         for entry in feed.entries:
             yield EntryItem.from_entry(entry, feed=feed, source=source.url)

@@ -47,6 +47,8 @@ _REMOVED: Final = str.maketrans("", "", "\t\n\r")
 _ENCODED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in r"[\]^`{|}"})
 _USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
 _BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
+# Control characters, but the ones that browsers remove from a URL.
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 # The parts of a normalized URL. User info and fragment are not captured.
 _NORMALIZED: Final = re.compile(
     r"(https?|wss?|ftp)://(?:[^/@]*@)?(\[.*?\]|[^/:]+)(?::([0-9]+))?(/[^?#]*)(\?[^#]+)?"
@@ -155,11 +157,14 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
 
     The reference is resolved as browsers do (RFC 3986 5.2). Bytes beyond ASCII are percent-encoded
     as they are, whatever their encoding: `/caf\xe9` becomes `/caf%E9`. Returns None if the URL
-    cannot be requested, or is longer than `MAX_FOLLOWED_CHARACTERS`. Never raises.
+    cannot be requested, is longer than `MAX_FOLLOWED_CHARACTERS`, or has a control character, which
+    no header may have (RFC 9110 5.5). Never raises.
 
     >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
     'http://b.example/x%20y'
     """
+    if _CONTROL.search(reference):
+        return None
     text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], reference).decode("ascii")
     try:
         target = wire_url(join_url(base, text))

@@ -211,7 +211,7 @@ files = Table(
     Column("size", BigInteger, nullable=False, server_default="0"),  #: in bytes
     #: the WALSH_PACE_BY of its hosts
     Column("pace_by", String(16), nullable=False, server_default=""),
-    #: JSON: the warnings that each run repeats
+    #: JSON: the warnings about its content
     Column("warnings", Text, nullable=False, server_default="[]"),
     #: JSON: the longest declared delay of each host, in seconds
     Column("delays", Text, nullable=False, server_default="{}"),

@@ -6,8 +6,10 @@ import sys
 import time
 from contextlib import closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.feeds.sources.loading import log_warnings
 from walsh_scrapy.feeds.sources.source import Source, declared_urls
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.durations import rfc3339
@@ -181,6 +183,8 @@ def _sync(call: Call) -> int:
             file, time.time(), report_progress=partial(print, file=sys.stderr)
         )
         total = Stores(state).sources.total(synced.id)
+    if synced.changes is None:  # otherwise they are in the log already
+        log_warnings(Path(file), synced.warnings)
     new, changed, removed = synced.changes or (0, 0, 0)
     stayed = total - new - changed
     print(

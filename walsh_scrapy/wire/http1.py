@@ -198,6 +198,12 @@ class Tls:
             self._sessions[host, port] = session
 
 
+#: The parts of a name in a certificate that tell who it is, the best one first.
+_NAME_PARTS: Final = ("commonName", "organizationalUnitName", "organizationName")
+#: The maximum length of the name of an issuer, which a server may choose.
+MAX_ISSUER_CHARACTERS: Final = 100
+
+
 class TlsStream:
     """The client's side of TLS over a TCP connection."""
 
@@ -302,10 +308,23 @@ class TlsStream:
                 raise
             except ssl.SSLError as error:
                 await self._flush()  # sends the alert with the reason to the server
-                raise no_handshake(error, self._host) from error
+                raise no_handshake(error, self._host, self._missing_issuer()) from error
             else:
                 await self._flush()
                 return result
+
+    def _missing_issuer(self) -> str:
+        """Return who signed the last certificate that the server sent; "" if it sent none.
+
+        Before Python 3.13, only the object inside has the chain of a failed handshake.
+        """
+        inner = self._tls._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
+        certificates = inner.get_unverified_chain()
+        if not certificates:
+            return ""
+        issuer = dict(pair for part in certificates[-1].get_info()["issuer"] for pair in part)
+        names = [issuer[part] for part in _NAME_PARTS if part in issuer]
+        return names[0][:MAX_ISSUER_CHARACTERS] if names else ""
 
     async def _receive_records(self) -> None:
         """Pass the next bytes of the connection on to OpenSSL.
@@ -342,7 +361,14 @@ MAX_CHUNK_LINE_BYTES: Final = 1024
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field that h11 accepts, or the continuation line of a field.
-_FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
+_FIELD: Final = re.compile(
+    rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r\x0b\x0c]*|[ \t][^\x00\r\x0b\x0c]*"
+)
+#: The characters that h11 refuses. In a Location they become SUBSTITUTE (ASCII): a redirect without
+#: Location would be another fault than the one that the server has.
+_REFUSED: Final = bytes.maketrans(b"\x00\r\x0b\x0c", b"\x1a\x1a\x1a\x1a")
+#: How h11 quotes bytes.
+_QUOTED: Final = re.compile(r"bytearray\(b(.*)\)")
 _NO_FRAMING: Final = re.compile(
     rb"(?:content-length:|transfer-encoding:[ \t]*identity)[ \t]*", re.IGNORECASE
 )
@@ -485,7 +511,8 @@ class HttpExchange:
             self._http.receive_data(head)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            raise DownloadFailedError(f"the response is not HTTP: {error}") from None
+            reason = _QUOTED.sub(r"\1", str(error))
+            raise DownloadFailedError(f"the response is not HTTP: {reason}") from None
         if not isinstance(event, h11.Response | h11.InformationalResponse):
             raise DownloadFailedError("the response is not HTTP")
         return event
@@ -537,13 +564,16 @@ def _without_invalid_lines(head: bytes) -> bytes:
     """Return a head without the lines that are no header fields.
 
     Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
-    Raises DownloadFailedError if there are too many lines.
+    Lines with a control character that h11 refuses are skipped too, except for a Location. Raises
+    DownloadFailedError if there are too many lines.
     """
     status, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")]
     if len(lines) > MAX_HEAD_LINES:
         raise DownloadFailedError(f"the head of the response has more than {MAX_HEAD_LINES} lines")
     fields: list[bytes] = []
-    for line in lines:
+    for raw_line in lines:
+        is_location = raw_line[:9].lower() == b"location:"
+        line = raw_line.translate(_REFUSED) if is_location else raw_line
         if _FIELD.fullmatch(line) and (fields or line[:1] not in b" \t"):
             fields.append(line)
     return b"\r\n".join((status, *_normalize_framing(fields), b"", b""))

@@ -192,10 +192,24 @@ class NoSecureConnection(NoHandshake):
         super().__init__(host, f"TLS: no secure connection with {host}: {reason}")
 
 
-def no_handshake(error: ssl.SSLError, host: str) -> NoHandshake:
-    """Return the exception for an error of OpenSSL at a host."""
+#: OpenSSL's numbers of errors for a certificate whose issuer's certificate is missing.
+MISSING_ISSUER: Final = frozenset({2, 20, 21})
+
+
+def no_handshake(error: ssl.SSLError, host: str, issuer: str = "") -> NoHandshake:
+    """Return the exception for an error of OpenSSL at a host.
+
+    ``issuer`` is the name of the issuer whose certificate is missing in the chain; "" if that is
+    not known.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         message = error.verify_message.removesuffix(".")
+        if issuer and error.verify_code in MISSING_ISSUER:
+            flaw = (
+                f"is signed by {issuer!r}: the server does not send the certificate of that "
+                "issuer (an intermediate), and this machine does not trust or know it"
+            )
+            return BadCertificate(host, flaw)
         return BadCertificate(host, _FLAWS.get(error.verify_code, f"is not valid ({message})"))
     reason = getattr(error, "reason", None) or str(error)  # such as NO_SHARED_CIPHER
     return NoSecureConnection(host, reason.replace("_", " ").lower())

@@ -176,6 +176,26 @@ def test_outlines_that_are_commented_out_are_not_declared(load, caplog):
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("is_xml", [True, False])
+def test_every_and_delay_of_a_folder_count_for_its_outlines(load, is_xml):
+    """The innermost folder counts, and what an outline has itself."""
+    content = (
+        '<opml xmlns:walsh="tag:wal.sh,2026:opml"><body>'
+        '<outline text="F" walsh:every="P7D" walsh:delay="PT10S">'
+        '<outline xmlUrl="https://a.example/"/>'
+        '<outline xmlUrl="https://b.example/" walsh:every="P2D"/>'
+        '<outline text="G" walsh:every="P3D"><outline xmlUrl="https://c.example/"/></outline>'
+        '</outline><outline xmlUrl="https://d.example/"/></body></opml>'
+    )
+    sources = load("subs.opml", content if is_xml else content + "&nbsp;<")
+    assert [(source.every, source.delay) for source in sources] == [
+        (timedelta(days=7), timedelta(seconds=10)),
+        (timedelta(days=2), timedelta(seconds=10)),
+        (timedelta(days=3), timedelta(seconds=10)),
+        (None, None),
+    ]
+
+
 def test_opml_that_was_cut_off_is_read_with_a_warning(load, caplog):
     (source,) = load("subs.opml", f"<opml><body>{A}/>{B[:-3]}")
     assert source.url == "https://a.example/"

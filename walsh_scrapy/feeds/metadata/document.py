@@ -26,5 +26,5 @@ class Document:
             from walsh_scrapy.feeds.metadata.llmstxt import parse_llms as parse  # noqa: PLC0415
         feed = parse(self.body, url=self.url, content_type=self.content_type, source=self.source)
         if self.is_cut_off and not feed.is_complete:
-            raise NotAFeed(f"{self.url} was cut off before its end.")
+            raise NotAFeed("The document was cut off before its end.")
         return feed

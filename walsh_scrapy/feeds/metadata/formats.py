@@ -123,6 +123,8 @@ _PROLOG: Final = re.compile(
 )
 _ELEMENT: Final = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)")
 _FEED_ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?(?:rss|RDF|feed)(?=[\s>])")
+#: What a body is, in the message about a feed.
+HTML_PAGE: Final = "an HTML page"
 _HTML_DOCTYPE: Final = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 FEED_ROOTS: Final = frozenset({b"rss", b"rdf", b"feed"})
 _HTML_ROOTS: Final = frozenset(
@@ -180,7 +182,7 @@ def _other_format(head: bytes) -> str | None:
     prolog = _PROLOG.match(head)
     root_start = prolog.end() if prolog else 0
     if _HTML_DOCTYPE.search(head, 0, root_start):
-        return "an HTML page"
+        return HTML_PAGE
     root = _ELEMENT.match(head, root_start)
     name = root[1].lower() if root else b""
     if name in FEED_ROOTS:
@@ -193,7 +195,7 @@ def _other_format(head: bytes) -> str | None:
 
 def _describe_root(root: bytes) -> str:
     if root in _HTML_ROOTS:
-        return "an HTML page"
+        return HTML_PAGE
     return (
         _OTHER_ROOTS.get(root) or f"XML of another kind (<{root[:40].decode('ascii', 'ignore')}>)"
     )

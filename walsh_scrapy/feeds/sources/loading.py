@@ -424,6 +424,7 @@ def _read_opml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
 
 def _convert_outline(outline: Outline) -> _RawSource:
     name = outline.name
+    extensions = outline.extensions
     kind = "llms" if outline.kind == "llms" else "feed"
     return _RawSource(
         f"outline {outline.number}" + (f" ({name[:40]!r})" if name else ""),
@@ -432,8 +433,8 @@ def _convert_outline(outline: Outline) -> _RawSource:
             "kind": kind,
             "name": name,
             "tags": [*outline.tags],
-            "every": outline.extension("every"),
-            "delay": outline.extension("delay"),
+            "every": extensions.get("every"),
+            "delay": extensions.get("delay"),
         },
         outline.attributes.get("htmlurl") or None,
         unique(outline.folders),

@@ -43,6 +43,8 @@ class Outline:
     number: int
     attributes: dict[str, str]
     folders: tuple[str, ...] = ()
+    #: the attributes in our namespace of the folders around it, of which the innermost one counts
+    inherited: dict[str, str] = field(default_factory=dict, repr=False)
     is_comment: bool = False  #: `isComment` is set here or on a folder around it
     children: int = field(default=0, repr=False)
 
@@ -62,12 +64,15 @@ class Outline:
         """The title that the feed reader shows."""
         return self.attributes.get("title") or self.attributes.get("text") or None
 
-    def extension(self, name: str) -> str | None:
-        """Return an attribute in our namespace, or None."""
-        for spelling in (f"{{{NAMESPACE}}}{name}", f"{PREFIX}:{name}"):
-            if value := self.attributes.get(spelling):
-                return value
-        return None
+    @property
+    def extensions(self) -> dict[str, str]:
+        """The attributes in our namespace by name: its own, and those of the folders around it."""
+        own: dict[str, str] = {}
+        for spelling, value in self.attributes.items():
+            for prefix in (f"{PREFIX}:", f"{{{NAMESPACE}}}"):
+                if value and spelling.startswith(prefix):
+                    own[spelling.removeprefix(prefix)] = value
+        return self.inherited | own
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -164,6 +169,7 @@ class _Collector:
                 parent = self._open[-1]
                 parent.children += 1
                 outline.is_comment |= parent.is_comment and not parent.url
+                outline.inherited = parent.inherited if parent.url else parent.extensions
             if outline.url:
                 outline.folders = tuple(name for name in self._folders[:MAX_FOLDER_DEPTH] if name)
             self._open.append(outline)

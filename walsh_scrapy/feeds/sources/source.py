@@ -11,6 +11,10 @@ from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS, has_user_info, ori
 
 Kind = Literal["feed", "llms"]
 
+#: A URL with a port: what is before it, the port, and what is after it.
+_PORT: Final = re.compile(
+    r"(\s*https?:/*(?:\[[^\]]*\]|[^/\\?#:]+)):([^/\\?#]+)(.*)", re.IGNORECASE | re.DOTALL
+)
 _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
 #: Feed readers write `feed://host/path` for http, and `feed:` before a whole URL.
 _FEED: Final = re.compile(r"\s*feed:(?:(//)|(?=https?://))", re.IGNORECASE)
@@ -93,6 +97,11 @@ def target_url(url: object) -> str:
         advice = "" if web_url == url else f"; write {web_url[:80]!r}"
         raise SourcesError(f"{url[:80]!r} is not an http or https URL{advice}")
     if not origin_of(url):
+        port = _PORT.fullmatch(url)
+        if port and origin_of(port[1] + port[3]):
+            raise SourcesError(
+                f"{url[:80]!r} has no valid port: {port[2][:40]!r} is no number up to 65535"
+            )
         raise SourcesError(f"{url[:80]!r} has no valid host name; check the spelling")
     target = wire_url(url)
     if len(target) > MAX_DECLARED_CHARACTERS:

@@ -84,6 +84,7 @@ class SyncedFile(NamedTuple):
     delays: Mapping[str, float]  #: the longest delay of each declared host, in seconds
     copy: str  #: the copy of its declaration, by SHA-256
     changes: Changes | None  #: None if the file has not changed
+    warnings: tuple[str, ...] = ()  #: about its content
 
 
 class Sync:
@@ -111,7 +112,7 @@ class Sync:
         self._next_report_at = time.monotonic() + _PROGRESS_SECONDS
 
     def run(self) -> SyncedFile:
-        """Write what has changed in the file. Log the warnings about it, in each run again."""
+        """Write what has changed in the file. Log the warnings about it if it has changed."""
         with open_sources(self._file) as opened:
             stat = os.fstat(opened.fileno())
         pace_by = PaceBy(self._database.scalar(_PACE_BY_SQL) or PaceBy.HOST)
@@ -125,8 +126,10 @@ class Sync:
         version = stat.st_mtime_ns, stat.st_size, pace_by
         if row is None or not row.sha256 or (row.mtime_ns, row.size, row.pace_by) != version:
             row, changes = self._sync_changed(row, stat, pace_by)
-        log_warnings(self._file, json.loads(row.warnings))
-        return SyncedFile(row.id, json.loads(row.delays), row.copy, changes)
+        warnings = tuple(json.loads(row.warnings))
+        if changes is not None:
+            log_warnings(self._file, warnings)
+        return SyncedFile(row.id, json.loads(row.delays), row.copy, changes, warnings)
 
     def is_current(self) -> bool:
         """Return True if the state has the sources of the file as it is now; write nothing."""
