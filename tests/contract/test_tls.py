@@ -35,7 +35,7 @@ BAD = {
     "wrong.example": (Certificate.WRONG_NAME, "another host"),
     "nameless.example": (Certificate.NAMELESS, "another host"),
     "stranger.example": (Certificate.UNKNOWN_CA, "not trust"),
-    "incomplete.example": (Certificate.INCOMPLETE, "(an intermediate)"),
+    "incomplete.example": (Certificate.INCOMPLETE, "is signed by 'Testing CA"),
     "itself.example": (Certificate.SELF_SIGNED, "self-signed"),
 }
 

@@ -370,6 +370,12 @@ def test_a_blocked_host_has_no_next_visit(state, log, declare, tmp_path):
     assert (visit["next_visit"], visit["is_due"]) == ("never", False)
 
 
+def test_a_blocked_host_without_any_request_has_a_letter(state, tmp_path):
+    (tmp_path / "local.txt").write_text("a.example\n")
+    text = text_of(state, "sub.a.example", WALSH_BLOCKLIST_FILE=str(tmp_path / "local.txt"))
+    assert "nothing will be requested" in text
+
+
 def test_a_period_has_the_rows_of_all_its_days(url, state, log, called):
     earlier = [replace(SENT, requested_at=NOON - days * DAY) for days in (3, 2, 1)]
     log(*earlier, SENT)

@@ -26,7 +26,7 @@ from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.exceptions import BadFraming, TooSlow
 from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.unreachable import NoSecureConnection, no_handshake
+from walsh_scrapy.wire.unreachable import MISSING_ISSUER, NoSecureConnection, no_handshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -308,23 +308,25 @@ class TlsStream:
                 raise
             except ssl.SSLError as error:
                 await self._flush()  # sends the alert with the reason to the server
-                raise no_handshake(error, self._host, self._missing_issuer()) from error
+                raise no_handshake(error, self._host, self._missing_issuer(error)) from error
             else:
                 await self._flush()
                 return result
 
-    def _missing_issuer(self) -> str:
-        """Return who signed the last certificate that the server sent; "" if it sent none.
-
-        Before Python 3.13, only the object inside has the chain of a failed handshake.
-        """
-        inner = self._tls._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
-        certificates = inner.get_unverified_chain()
-        if not certificates:
+    def _missing_issuer(self, error: ssl.SSLError) -> str:
+        """Return who signed the last certificate of a chain without its end; "" if nobody knows."""
+        if not isinstance(error, ssl.SSLCertVerificationError):
             return ""
-        issuer = dict(pair for part in certificates[-1].get_info()["issuer"] for pair in part)
-        names = [issuer[part] for part in _NAME_PARTS if part in issuer]
-        return names[0][:MAX_ISSUER_CHARACTERS] if names else ""
+        if error.verify_code not in MISSING_ISSUER:
+            return ""
+        # SSLObject itself has the chain of a failed handshake since Python 3.13.
+        inner = self._tls._sslobj  # type: ignore[attr-defined]  # noqa: SLF001
+        with suppress(ssl.SSLError, ValueError):  # a name that cannot be decoded
+            issuer = inner.get_unverified_chain()[-1].get_info()["issuer"]
+            names = {part: name for attributes in issuer for part, name in attributes}
+            known = [names[part] for part in _NAME_PARTS if part in names]
+            return known[0][:MAX_ISSUER_CHARACTERS] if known else ""
+        return ""
 
     async def _receive_records(self) -> None:
         """Pass the next bytes of the connection on to OpenSSL.

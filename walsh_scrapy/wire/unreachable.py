@@ -204,7 +204,7 @@ def no_handshake(error: ssl.SSLError, host: str, issuer: str = "") -> NoHandshak
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         message = error.verify_message.removesuffix(".")
-        if issuer and error.verify_code in MISSING_ISSUER:
+        if issuer:
             flaw = (
                 f"is signed by {issuer!r}: the server does not send the certificate of that "
                 "issuer (an intermediate), and this machine does not trust or know it"

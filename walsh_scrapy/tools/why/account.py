@@ -184,6 +184,19 @@ class _Reader:
         token = self._token if run is None else str(run.settings.get("ua_token", self._token))
         return token.casefold() == self._token.casefold()
 
+    def sender(self, rows: Iterable[Row]) -> Sender:
+        """Return this bot, as the runs of its rows have it."""
+        numbers = {row["run"] for row in rows if self.is_of_this_bot(row)} - {None}
+        runs = [self.run(number) for number in sorted(numbers, reverse=True)]
+        return Sender.from_runs([run for run in runs if run is not None], self.options)
+
+    def is_listed(self, url: str, sender: Sender) -> bool:
+        """Return whether a blocklist of the bot has the host now."""
+        published = self.state.blocklist.find(sender.blocklist)
+        adopted = Blocklist.of_text(published.adopted) if published else Blocklist.EMPTY
+        local = load_local_list(self.options.blocklist_file)
+        return bool(adopted.blocks(url) or local.blocks(url))
+
     def last_day(self) -> str | None:
         """Return the last day with a request or a denial, or None; of this bot, if there is any."""
         sent = self.rows(
@@ -404,7 +417,9 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
     last = reader.last_day()
     chosen = days or Days(last or now[:10], last or now[:10])
     rows = reader.requests(chosen)
-    has_records = last or visits or overrides or host_row.get("is_on_hold")
+    sender = reader.sender(rows)
+    is_listed = reader.is_listed(url, sender)
+    has_records = last or visits or overrides or host_row.get("is_on_hold") or is_listed
     if not rows and (days is not None or not has_records):
         raise reader.explain_absence(options.log_days, days, last)
     if only_url is not None:
@@ -421,12 +436,6 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
         if row["record"] == "request":
             reader.add_window(row)
             row["hold_ended_at"] = _hold_ended_at(row, overrides)
-    numbers = sorted({row["run"] for row in rows} - {None}, reverse=True)
-    runs = [reader.run(number) for number in numbers]
-    sender = Sender.from_runs([run for run in runs if run is not None], options)
-    published = state.blocklist.find(sender.blocklist)
-    adopted = Blocklist.of_text(published.adopted) if published else Blocklist.EMPTY
-    is_listed = adopted.blocks(url) or load_local_list(options.blocklist_file).blocks(url)
     list_urls = (sender.blocklist, options.blocklist_schema_url)
     for row in visits if is_listed else ():
         row |= {"next_visit": "never", "is_due": False, "due_reason": "on our blocklist"}
@@ -443,7 +452,7 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
         host_row=host_row,
         visits=visits,
         domain=reader.paced if options.pace_by is PaceBy.DOMAIN else None,
-        is_listed=bool(is_listed),
+        is_listed=is_listed,
         has_list=reader.host in {host_of(list_url) for list_url in list_urls},
     )
 
