@@ -54,7 +54,10 @@ def test_only_declared_urls_are_requested(direct_web, crawl):
     ]
     assert {item["url"] for item in result.items} == {post.link for post in LINKS}
     assert "an HTML page" in result.stderr
-    assert re.search(r"Not a feed but an HTML page .* discover http://\S+", result.stderr)
+    assert re.search(
+        r"an HTML page \(served as text/html; .* discover http://\S+` looks for its feed\)",
+        result.stderr,
+    )
 
 
 PUBLIC = "93.184.216.34"

@@ -66,11 +66,17 @@ class FeedsSpider(SourcesSpider):
         except NotAFeed as error:
             if HTML_PAGE not in str(error):
                 raise
-            command = f"{program_name()} discover {response.url}"
-            raise NotAFeed(f"{error} To look for the feed of the page: {command}") from None
+            advice = f"`{program_name()} discover {response.url}` looks for its feed"
+            raise NotAFeed(_with_remark(str(error), advice)) from None
         yield feed
         for entry in feed.entries:
             yield EntryItem.from_entry(entry, feed=feed, source=source.url)
+
+
+def _with_remark(sentence: str, remark: str) -> str:
+    """Return a sentence with a remark in brackets at its end, or added to the remark there."""
+    text = sentence.removesuffix(".")
+    return f"{text[:-1]}; {remark})." if text.endswith(")") else f"{text} ({remark})."
 
 
 class LlmsSpider(SourcesSpider):
