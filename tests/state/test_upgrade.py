@@ -104,7 +104,7 @@ def test_a_statement_of_an_upgrade_may_take_long(postgresql_url, monkeypatch):
     monkeypatch.setattr(waiting, "SILENCE_TIMEOUT_SECONDS", 0.2)
     with create_engine(postgresql_url, poolclass=NullPool).begin() as connection:
         connection.execute(update(schema_version).values(version=FIRST))
-    slow = {VERSION: lambda connection: connection.exec_driver_sql("SELECT pg_sleep(1)")}
+    slow = {VERSION: lambda connection, _report: connection.exec_driver_sql("SELECT pg_sleep(1)")}
     monkeypatch.setattr(upgrades, "STEPS", slow)
     State(postgresql_url, upgrade=print).close()
     assert version_of(postgresql_url) == VERSION

@@ -101,6 +101,13 @@ _RENEWED: Final[dict[str, Any]] = {
     "title_key": bindparam("title"),
 }
 _HAS_KEY: Final = _E.key == bindparam("of")
+_ROW_ID: Final[ColumnElement[Any]] = literal_column("entries.rowid")
+_RENEW_BY_ROW_ID_SQL: Final = update(entries).where(bindparam("of") == _ROW_ID).values(_RENEWED)
+_RENEW_BY_KEY_SQL: Final = text(
+    "UPDATE entries SET page_key = new.page, id_key = new.id, title_key = new.title FROM unnest("
+    "CAST(:of AS text[]), CAST(:page AS text[]), CAST(:id AS text[]), CAST(:title AS text[])"
+    ") AS new(key, page, id, title) WHERE entries.key = new.key"
+)
 _MOVE_ENTRY_SQL: Final = update(entries).where(_HAS_KEY).values(page_key=bindparam("page"))
 _RENEW_SIGHTING_SQL: Final = (
     update(sightings)
@@ -181,13 +188,10 @@ def _renew_entries(connection: Connection, report: Callable[[str], None]) -> set
         repeated[page_elsewhere(page)].add(source)
     ambiguous: set[tuple[str, str]] = set()
     done = 0
+    is_sqlite = connection.dialect.name == "sqlite"
     # On SQLite, rows in the order of the file, because those in the order of keys are anywhere.
-    place: ColumnElement[Any] = _E.key
-    if connection.dialect.name == "sqlite":
-        place = literal_column("entries.rowid")
-    query = select(place.label("place"), *_OLD_ENTRY)
-    renew = update(entries).where(place == bindparam("of")).values(_RENEWED)
-    for rows in _pages_of(connection, query, 1):
+    place = _ROW_ID if is_sqlite else _E.key
+    for rows in _pages_of(connection, select(place.label("place"), *_OLD_ENTRY), 1):
         changes = []
         for row in rows:
             entry = _read_entry(row.source, row.kind, row.item)
@@ -198,11 +202,20 @@ def _renew_entries(connection: Connection, report: Callable[[str], None]) -> set
             sources_of_page = repeated.get(row.page_key or row.key, ())
             ambiguous.update((source, page) for source in sources_of_page for page in pages)
         if changes:
-            connection.execute(renew, changes)
+            _renew_rows(connection, changes)
         done += len(rows)
         if done % _PROGRESS_ROWS == 0:
             report(f"renewed the keys of {done:,} entries")
     return ambiguous
+
+
+def _renew_rows(connection: Connection, changes: Sequence[Mapping[str, Any]]) -> None:
+    """Write new keys of entries; to a server all at once, because it waits between statements."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(_RENEW_BY_ROW_ID_SQL, changes)
+        return
+    columns = {name: [change[name] for change in changes] for name in changes[0]}
+    connection.execute(_RENEW_BY_KEY_SQL, columns)
 
 
 def _renew_sightings(connection: Connection) -> None:
