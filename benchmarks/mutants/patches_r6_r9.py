@@ -81,12 +81,11 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
         Patch("walsh_scrapy/feeds/stores/sourcestore.py", "SourceStore.outcome_writer.write",
               "new = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
 from dataclasses import replace
-            names = ("key", "page_key", "title_key")
-            insert_unseen(connection, [
-                replace(each, **{name: f"{each.run} {getattr(each, name)}" for name in names})
+            renamed = [
+                replace(each, keys=each.keys._replace(page=f"{each.run} {each.keys.page}", id=None))
                 for each in entries
-            ])
-            new = frozenset(each.key for each in entries)"""),
+            ]
+            new = insert_unseen(connection, renamed)"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/feeds/stores/sourcestore.py", "_due_params",

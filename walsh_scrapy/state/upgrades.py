@@ -87,7 +87,7 @@ _BEATING_SQL: Final = (
 )
 
 #: Rows that are read at once, and after how many of them a line says so.
-_PAGE_ROWS: Final = 10_000
+_PAGE_ROWS: Final = 5_000
 _PROGRESS_ROWS: Final = 200_000
 _E: Final = entries.c
 _OLD_ENTRY: Final = _E["key", "page_key", "source", "kind", "item"]
@@ -348,6 +348,8 @@ def _upgrade(
     if database.file is not None:
         report(f"its copy is {_copy(database, database.file.path, version)}; you may delete it")
     began = time.monotonic()
+    if not database.is_sqlite:  # between two statements an upgrade may compute for long
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
     set_dialect_options(connection)
     for step in range(version + 1, VERSION + 1):
         STEPS[step](connection, report)
