@@ -395,7 +395,8 @@ def _hosts_delay(parser: argparse.ArgumentParser) -> None:
     """Set the minimum delay between two requests to a host.
 
     If the host asks for a longer delay, the longer one applies. 0 removes the delay
-    that you set.
+    that you set. After a delay longer than WALSH_MAX_WAIT (15 minutes) a later run
+    continues, and a request for robots.txt counts too.
 
     examples:
       walsh hosts delay blog.example 2h --because "they asked"

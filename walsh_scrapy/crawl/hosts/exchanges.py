@@ -288,6 +288,7 @@ class Exchanges:
         self.let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
             self._deferred_hosts.add(host_of(request.url), str(error), error.until)
+            self._queue.recheck(host)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Keep a response, and end the exchange of a cancelled request: it passes no middleware.

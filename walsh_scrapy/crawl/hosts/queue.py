@@ -9,7 +9,8 @@ scheduler, for example one made by ``engine.download_async``, waits in PacingMid
 
 What waits outside of the queue waits by `HostAccess`. A host is owned before it gets a request. A
 request that would wait longer than ``WALSH_MAX_WAIT``, or past the end of the crawl, is deferred to
-a later run, so that a run ends and loses nothing.
+a later run, so that a run ends and loses nothing. A request that a gate would deny or defer now has
+nothing to wait for: it is handed out at once, and the gate decides.
 """
 
 from __future__ import annotations
@@ -363,6 +364,7 @@ class Queue:
         return all(gate.is_ready(request) for gate in self._gates.values())
 
     def _has_to_wait(self, turn: Turn) -> bool:
+        """Return True for a request that will be sent when its host is ready."""
         return turn.deferral is None and self.will_send(turn.request)
 
     def _is_redirect_over(self, now: float) -> bool:
