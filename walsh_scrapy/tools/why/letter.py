@@ -212,7 +212,9 @@ def _describe_other_bot(row: Row) -> str:
     counts = [count_of(row["requests"], "request")]
     if row["denials"]:
         counts.append(f"{count_of(row['denials'], 'request')} that it did not send")
-    return f"Not listed: {' and '.join(counts)} of another bot, {row['user_agent']}"
+    listed = " and ".join(counts)
+    bot = f"another bot, {row['user_agent']}"
+    return f"Not listed, although gaps count from them too: {listed} of {bot}"
 
 
 # ---- robots.txt, overrides, next visits ----
