@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from importlib.resources import files
+from types import SimpleNamespace
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -24,7 +25,7 @@ RUN = {"run": 1, "spider": "feeds", "started_at": 1.0, "ended_at": 2.0}
 
 
 def summary_of(stats, problems=None, reason="finished", now=2.0):
-    feed_crawl = FeedCrawl(None)
+    feed_crawl = FeedCrawl(SimpleNamespace(context=SimpleNamespace(run=1)))
     feed_crawl.problems = problems or Problems()
     return feed_crawl.summary(stats, reason, now)
 
