@@ -181,7 +181,7 @@ def _folder() -> Path:
 def _assert_metadata(found, kind, body):
     """Each entry is an item of text that can be stored, on one line, with a key and a web URL."""
     for entry in found.entries:
-        assert len(entry.key) == 64
+        assert len(entry.keys.page) == 64
         assert entry.url is None or re.fullmatch(r"(?i)https?://[^\s/?#]\S*", entry.url)
         for text in (entry.title, entry.section, entry.note, *entry.authors, *entry.tags):
             assert text is None or (text and text == " ".join(text.split()))
@@ -191,7 +191,7 @@ def _assert_metadata(found, kind, body):
         with suppress(InvalidItem) if kind == "feed" else nullcontext():
             check_item(replace(item, first_seen="2026-05-23T00:00:00Z"))
     if kind == "llms":
-        assert len({entry.key for entry in found.entries}) == len(found.entries)
+        assert len({entry.keys.page for entry in found.entries}) == len(found.entries)
     assert_bounded(found, body, 300)
 
 

@@ -405,5 +405,5 @@ def test_denials_of_a_project_gate_are_reported(direct_web, run, on_state):
     assert log_lines(result, "http://a.example/night ended", "closed until six")
     assert result.stats["walsh/night/denied"] == 1
     assert "1 by night" in result.stderr
-    told = on_state("why", "http://a.example/night", "--json")
+    told = on_state("why", "http://a.example/night", "--json", settings=IDENTITY)
     assert "closed until six" in told.stdout
