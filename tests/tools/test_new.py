@@ -1,7 +1,6 @@
 """`walsh new` and `walsh runs`; `walsh init`."""
 
 import contextlib
-import errno
 import json
 import runpy
 import shlex
@@ -164,14 +163,11 @@ def test_a_reader_goes_on_after_a_deleted_entry(state, new, url):
     assert (row["key"], row["seq"]) == ("4", 4)
 
 
-def test_a_reader_that_could_not_write_has_got_nothing(state, new, monkeypatch):
-    def fail():
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("walsh_scrapy.tools.new._finish_output", fail)
-        status, _, error = new("--reader", "a", "--json")
-    assert (status, "No space" in error) == (1, True)
+def test_a_reader_that_could_not_write_has_got_nothing(state, url, run_command):
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file to be made
+        words = ("new", "--reader", "a", "--json")
+        done = run_command(*words, settings={"WALSH_STATE_URL": url}, stdout=full)
+    assert (done.returncode, "No space" in done.stderr) == (1, True)
     with Stores(state).handover.open_reader("a") as seq:
         assert seq is None
 

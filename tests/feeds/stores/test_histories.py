@@ -7,7 +7,7 @@ styles that docs/identity.md calls telling.
 import contextlib
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
@@ -144,6 +144,12 @@ POSTS = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(st.lists(POSTS, max_size=5), max_size=3))
+@example(
+    [
+        [post("a", "http://blog.example/1", "2", None)],
+        [post("a", "http://blog.example/1", None, None), post("a", None, "2", None)],
+    ]
+)
 def test_each_entry_is_new_known_or_repeated_and_twice_is_never_new(documents):
     """Whatever is listed: a document that comes again has nothing new, in any order."""
     with contextlib.closing(State("sqlite://")) as state:

@@ -297,6 +297,8 @@ def _listed_last(entry: EntryKeys, known: KnownEntry) -> EntryKeys:
     """Return the keys of a known entry as a document has it; what it lacks stays."""
     keys = known.keys
     title = keys.title if known.has_title(entry.title) else entry.title or keys.title
+    if entry.linkless_page is not None:
+        entry = entry._replace(page=keys.page, linkless_page=keys.linkless_page)
     return entry._replace(id=keys.id, title=title, date=entry.date or keys.date)
 
 
