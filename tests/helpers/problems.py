@@ -220,7 +220,7 @@ class ShortWaits(Extension):
 
     def __init__(self, _crawler):
         database.LOCK_TIMEOUT_SECONDS = engine.LOCK_TIMEOUT_SECONDS = self.seconds
-        waiting.SILENCE_TIMEOUT_SECONDS = self.seconds
+        database.SILENCE_TIMEOUT_SECONDS = waiting.SILENCE_TIMEOUT_SECONDS = self.seconds
 
 
 class LongWaits(ShortWaits):
