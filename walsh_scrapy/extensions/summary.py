@@ -82,9 +82,11 @@ class Summary(Component):
     async def spider_closed(self, reason: str) -> None:
         """Complete the row, and log the summary; ``reason`` is why, as Scrapy names it.
 
-        The exports are closed first, because one that cannot be stored is a failure of the run.
+        The exports are closed first, because one that cannot be stored is a failure of the run. A
+        run that was ended early has failed anyway.
         """
-        if self._crawl.crawler.get_extension(FeedExporter):
+        has_exports = self._crawl.crawler.get_extension(FeedExporter) is not None
+        if has_exports and not self._crawl.engine.ended_early:
             await self._exports_closed.wait()
         reason = self._crawl.engine.end_reason or reason
         if self._timer.running:
