@@ -237,8 +237,15 @@ class Queue:
         return [turn.request for turn in self.frontier.upcoming(count)]
 
     def will_send(self, request: Request) -> bool:
-        """Return False if a gate would deny or defer a request now."""
-        return all(gate.will_pass(request) for gate in self._gates.values())
+        """Return False if a gate would deny or defer a request now.
+
+        A retry has passed all gates before. Only PacingMiddleware is asked about it, which knows
+        the hosts that are deferred.
+        """
+        gates = self._gates
+        if ticket_of(request).attempt and Gate.PACING in gates:
+            gates = {Gate.PACING: gates[Gate.PACING]}
+        return all(gate.will_pass(request) for gate in gates.values())
 
     def recheck(self, host: str) -> None:
         """Hand out the requests of a host at once that will not be sent any more.
