@@ -21,7 +21,7 @@ from tests.helpers import documents
 from tests.helpers.bounds import assert_bounded, assert_sentence
 from tests.helpers.responses import REFUSALS, read_response
 from tests.helpers.robotstxt import check_robots
-from walsh_scrapy.feeds.freshness import Freshness
+from walsh_scrapy.feeds.freshness import Freshness, update_hints
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.feeds.metadata.entries import NotAFeed
 from walsh_scrapy.feeds.metadata.feed import parse_feed
@@ -125,7 +125,7 @@ def check_feed(body: bytes) -> None:
         assert_sentence(error, 500)
     else:
         _assert_metadata(found, "feed", body)
-        assert found.hints.opens(AT.timestamp()) >= AT.timestamp()
+        assert update_hints(found).opens(AT.timestamp()) >= AT.timestamp()
 
 
 def check_llms(body: bytes) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scrapy.http import Response
 
 from tests.helpers import cases
-from walsh_scrapy.feeds.freshness import Freshness, UpdateHints, not_before
+from walsh_scrapy.feeds.freshness import Freshness, UpdateHints, not_before, update_hints
 from walsh_scrapy.feeds.metadata.entries import Feed
 from walsh_scrapy.feeds.sourcevisit import freshness_of
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
@@ -51,7 +51,8 @@ def test_repeated_header_uses_the_longest_or_the_first_value():
 
 @cases("feed", "seconds")
 def test_the_update_interval_of_a_feed(feed, seconds):
-    assert Feed(title=None, language=None, entries=(), **feed).hints.interval == seconds
+    hints = update_hints(Feed(title=None, language=None, entries=(), **feed))
+    assert hints.interval == seconds
 
 
 @cases("operator_interval", "server_interval", "feed_interval", "seconds")

@@ -29,6 +29,8 @@ from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from walsh_scrapy.feeds.metadata.entries import Feed
+
 #: The due time of a source that is gone (410), until the operator resumes it.
 NEVER: Final = math.inf
 
@@ -40,6 +42,14 @@ SETTLED_AFTER: Final = 7 * 86_400.0
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
 _SECONDS: Final = re.compile(r'"?([0-9]+)')
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
+#: The values of `update_period`, in seconds.
+PERIODS: Final = {
+    "hourly": 3600.0,
+    "daily": 86_400.0,
+    "weekly": 7 * 86_400.0,
+    "monthly": 30 * 86_400.0,
+    "yearly": 365 * 86_400.0,
+}
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -64,6 +74,17 @@ class UpdateHints:
             if start.hour not in self.skip_hours and _DAYS[start.weekday()] not in self.skip_days:
                 return max(at, start.timestamp())
         return at
+
+
+def update_hints(feed: Feed) -> UpdateHints:
+    """Return what a feed says about its updates: the longest of its intervals counts."""
+    syndicated = 0.0
+    if feed.update_period or feed.update_frequency:  # each has a default if the other is set
+        period = PERIODS[feed.update_period or "daily"]
+        syndicated = period / (feed.update_frequency or 1)
+    expired = MAX_REVISIT_SECONDS if feed.expired else 0.0
+    interval = max((feed.ttl or 0.0) * 60.0, syndicated, expired)
+    return UpdateHints(interval, feed.skip_hours, feed.skip_days)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ from walsh_scrapy.feeds.freshness import (
     move_after_intermediate,
     not_before,
     permanent_targets,
+    update_hints,
 )
 from walsh_scrapy.feeds.metadata.formats import ABSENT
 from walsh_scrapy.feeds.sourcevisit import (
@@ -494,7 +495,7 @@ def record_after(
         was_conditional = any(conditions_of(request).values())
         is_unchanged = body_sha256 is not None and body_sha256 == previous.body_sha256
         is_resent = was_conditional and is_unchanged
-        hints = result.feed.hints
+        hints = update_hints(result.feed)
         record = replace(
             record,
             format=result.feed.format,

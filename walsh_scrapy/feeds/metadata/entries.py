@@ -5,10 +5,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from walsh_scrapy.feeds.freshness import UpdateHints
-from walsh_scrapy.policy.durations import MAX_REVISIT_SECONDS
 from walsh_scrapy.policy.entrykeys import EntryKeys, SourceKeys
 from walsh_scrapy.policy.wording import Explained, one_line
 
@@ -24,16 +22,6 @@ class NotAFeed(Explained):
         served_as = (one_line(content_type) or "")[:80]
         served = f" (served as {served_as})" if served_as else ""
         return cls(f"Not {expected} but {format_name}{served}.")
-
-
-#: The values of `update_period`, in seconds.
-PERIODS: Final = {
-    "hourly": 3600.0,
-    "daily": 86_400.0,
-    "weekly": 7 * 86_400.0,
-    "monthly": 30 * 86_400.0,
-    "yearly": 365 * 86_400.0,
-}
 
 
 class FeedEntry(NamedTuple):
@@ -58,7 +46,7 @@ class FeedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A feed or a page of links, with its hints about updates (R8)."""
+    """A feed or a page of links, with what it says about its updates (R8)."""
 
     title: str | None
     language: str | None  #: a BCP 47 tag
@@ -73,17 +61,6 @@ class Feed:
     #: The format of the document: "rss20", "atom10", "JSON Feed", "markdown".
     format: str = field(default="", compare=False)
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again
-
-    @property
-    def hints(self) -> UpdateHints:
-        """The hints of the feed about its updates, as `policy.freshness` uses them."""
-        syndicated = 0.0
-        if self.update_period or self.update_frequency:  # each has a default if the other is set
-            period = PERIODS[self.update_period or "daily"]
-            syndicated = period / (self.update_frequency or 1)
-        expired = MAX_REVISIT_SECONDS if self.expired else 0.0
-        interval = max((self.ttl or 0.0) * 60.0, syndicated, expired)
-        return UpdateHints(interval, self.skip_hours, self.skip_days)
 
 
 def with_keys(
