@@ -6,17 +6,15 @@ below the log. The row has the summary as JSON, as in ``walsh_scrapy/summary.sch
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import logging
 import math
 import platform
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scrapy import signals
-from scrapy.extensions.feedexport import FeedExporter
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
@@ -25,6 +23,7 @@ from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.wording import format_seconds, printable, shorten
+from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.runstore import RunRecord
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Retry
+    from walsh_scrapy.crawl.declared import RunSummary
     from walsh_scrapy.crawl.hosts.queue import Queue
     from walsh_scrapy.crawl.messages import Signer
     from walsh_scrapy.crawl.parts import Crawl
@@ -54,6 +54,13 @@ _OUR_COMMANDS: Final = "walsh_scrapy.tools."
 _PACKAGES: Final = ("scrapy", "twisted")
 
 
+class _End(NamedTuple):
+    """What the summary said of the end of the run."""
+
+    reason: str
+    error: str
+
+
 class Summary(Component):
     """Shows the progress of a run, and writes its row: when the spider opens and when it closes.
 
@@ -65,11 +72,11 @@ class Summary(Component):
         self._context = crawl.context
         self._logged_counts = ""
         self._display: Display | None = None
+        self._ended: _End | None = None
         self._timer = create_looping_call(self._show_progress)
-        self._exports_closed = asyncio.Event()
         crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
         crawl.crawler.signals.connect(self.spider_closed, signals.spider_closed)
-        crawl.crawler.signals.connect(self._exports_closed.set, signals.feed_exporter_closed)
+        crawl.crawler.signals.connect(self.exports_closed, signals.feed_exporter_closed)
 
     def spider_opened(self, spider: Spider) -> None:
         """Begin the row, and to show the progress, as ``WALSH_PROGRESS`` says."""
@@ -79,28 +86,32 @@ class Summary(Component):
         self._display = Display.open(self._crawl.settings.getdict("FEEDS"))
         self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
-    async def spider_closed(self, reason: str) -> None:
-        """Complete the row, and log the summary; ``reason`` is why, as Scrapy names it.
-
-        The exports are closed first, because one that cannot be stored is a failure of the run. A
-        run that was ended early has failed anyway.
-        """
-        has_exports = self._crawl.crawler.get_extension(FeedExporter) is not None
-        if has_exports and not self._crawl.engine.ended_early:
-            await self._exports_closed.wait()
-        reason = self._crawl.engine.end_reason or reason
+    def spider_closed(self, reason: str) -> None:
+        """Complete the row, and log the summary; ``reason`` is why, as Scrapy names it."""
         if self._timer.running:
             self._timer.stop()
         if self._display:
             self._show_progress()
             self._display.close()
-        stats = self._crawl.stats.get_stats()
-        now = self._context.clock.now()
-        summary = self._crawl.declared.summary(stats, reason, now)
-        self._end_row(summary.record, reason, now)
+        summary = self._end_row(reason)
+        self._ended = _End(reason, summary.error)
         logger.info("run %s; %s:\n  %s", reason, summary.subject, "\n  ".join(summary.lines))
         if summary.error:
             logger.error("%s", summary.error)
+
+    def exports_closed(self) -> None:
+        """Complete the row again if an export could not be stored, which shows after the summary.
+
+        The row does not wait for the exports: a signal may close the state in the meantime.
+        """
+        if self._ended is None:
+            return
+        stats = self._crawl.stats.get_stats()
+        now = self._context.clock.now()
+        error = self._crawl.declared.summary(stats, self._ended.reason, now).error
+        if error != self._ended.error:
+            self._end_row(self._crawl.engine.end_reason or self._ended.reason)
+            logger.error("%s", error)
 
     def _begin_row(self, spider: Spider) -> None:
         """Write the begin of the run. If the state fails, the crawl ends for that reason."""
@@ -119,11 +130,14 @@ class Summary(Component):
         except StateUnavailable as error:
             logger.debug("the start of the run is not recorded: %s", error)
 
-    def _end_row(self, summary: Mapping[str, Any], reason: str, now: float) -> None:
+    def _end_row(self, reason: str) -> RunSummary:
+        """Complete the row of the run, and return its summary."""
         context = self._context
+        now = context.clock.now()
+        summary = self._crawl.declared.summary(self._crawl.stats.get_stats(), reason, now)
         spider = self._crawl.crawler.spider
         if context.run is None:
-            return
+            return summary
         run = {
             "run": context.run,
             "spider": spider.name if spider else "",
@@ -132,9 +146,10 @@ class Summary(Component):
         }
         try:
             online_at = context.connectivity.proven_at
-            context.state.runs.end(context.run, now, reason, {**run, **summary}, online_at)
-        except StateUnavailable as error:
+            context.state.runs.end(context.run, now, reason, run | summary.record, online_at)
+        except (StateError, StateUnavailable) as error:
             logger.debug("the end of the run is not recorded: %s", error)
+        return summary
 
     def _show_progress(self) -> None:
         """Change the display, or log a line if something was done since the last one."""
