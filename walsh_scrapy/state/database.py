@@ -31,7 +31,6 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.engine import (
-    BEGIN_IDLE,
     BEGIN_SNAPSHOT,
     SETTING_NAME,
     bare_engine,
@@ -222,16 +221,9 @@ class Database:
             with _file_lock(self.file, name) as is_locked:
                 yield is_locked
             return
-        engine = engine_of(self._engine.url, poolclass=NullPool)
-        try:
-            with engine.connect() as connection:
-                connection.exec_driver_sql(BEGIN_IDLE)
-                is_locked = connection.scalar(_LOCK_SQL, {"name": f"{LOCK_NUMBER} {name}"})
-                yield bool(is_locked)
-        except DBAPIError as error:
-            raise self._wrap_error(describe_error(engine, error)) from error
-        finally:
-            engine.dispose()
+        with self.snapshot() as connection:
+            is_locked = connection.scalar(_LOCK_SQL, {"name": f"{LOCK_NUMBER} {name}"})
+            yield bool(is_locked)
 
     def _snapshot_engine(self) -> Engine:
         """Return an engine for a separate connection; of a state in memory it reads a copy."""

@@ -184,8 +184,6 @@ def _timeouts(command: str, idle_seconds: float) -> str:
     )
 
 
-#: Begins a transaction that only holds a lock, for as long as its process needs it.
-BEGIN_IDLE: Final = f"BEGIN ISOLATION LEVEL READ COMMITTED;{_timeouts('SET LOCAL', 0.0)}"
 #: Begins the transaction of a snapshot, which may be read slowly. To compile a view would take
 #: longer than to run it; and the reader wants all rows, so a plan must not favour the first ones.
 BEGIN_SNAPSHOT: Final = (
