@@ -132,7 +132,7 @@ def test_an_export_that_fails_counts_all_entries_of_its_run(web, crawl, read, ur
     assert len(read("--run", str(run["run"]))[1]) == len(POSTS)
 
 
-def test_entries_of_a_run_that_died_before_its_pipeline_come_again(web, crawl, read, url, pipeline):
+def test_entries_of_a_run_that_died_come_again(web, crawl, read, url, pipeline):
     settings = USED | {"WALSH_STATE_URL": url}
     died = crawl(web, sources=feeds("a"), settings=settings, environment={"KILLED_AT": "One"})
     assert died.exit_code == -signal.SIGKILL

@@ -91,7 +91,7 @@ def test_every_row_is_kept_and_each_step_is_told(old):
     assert again == []
 
 
-def test_entries_get_numbers_in_the_order_in_which_they_were_seen(old):
+def test_entries_are_numbered_in_the_order_of_their_times(old):
     with contextlib.closing(State(old, upgrade=print)) as state:
         rows = list(state.rows("readable_entries", order_by="first_seen, key"))
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
@@ -205,7 +205,7 @@ def test_too_little_space_is_refused_before_anything_is_written(file, monkeypatc
     assert not list(file.parent.glob("*schema*"))
 
 
-def test_a_disk_that_has_no_room_for_the_copy_leaves_the_state_as_it_was(file):
+def test_a_disk_without_room_for_the_copy_changes_nothing(file):
     before = rows_of(f"sqlite:///{file}")
     failed = run_upgrade(f"sqlite:///{file}", max_bytes=file.stat().st_size // 2)
     assert failed.returncode == 1
@@ -214,7 +214,7 @@ def test_a_disk_that_has_no_room_for_the_copy_leaves_the_state_as_it_was(file):
     State(f"sqlite:///{file}", upgrade=print).close()
 
 
-def test_a_disk_that_has_no_room_for_the_changes_leaves_the_state_as_it_was(file):
+def test_a_disk_without_room_for_the_changes_changes_nothing(file):
     def fill(connection, _record):
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")

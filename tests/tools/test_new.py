@@ -126,7 +126,7 @@ def test_the_default_begins_with_the_workers_beside_the_last_run(state, new):
     assert find_last_start(state) == AT - 3600
 
 
-def test_a_killed_run_beside_the_last_one_is_known_by_its_entries(state):
+def test_a_killed_run_counts_beside_the_last_by_its_entries(state):
     beside = state.runs.begin(RunRecord(spider="feeds", started_at=AT - 3600))
     assert find_last_start(state) == AT - 60
     commit(state, SourceRecord(url=A, kind="feed"), [entry("4", at=AT - 30, run=beside)])

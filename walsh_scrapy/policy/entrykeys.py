@@ -71,8 +71,8 @@ class SourceKeys:
 def page_elsewhere(page: str) -> str:
     """Return the key under which a page is stored for a source on another host.
 
-    Sources on the host of the page do not use it. So no other source can make an entry look known
-    that is theirs, which would keep it from being reported there.
+    Sources on the host of the page do not use this key. So no other source can make one of their
+    entries look known, and keep them from reporting it.
     """
     return _sha256(f"elsewhere {page}")
 

@@ -1,9 +1,9 @@
 """The move of a state to another database: from SQLite to PostgreSQL, back, or to another server.
 
-All rows are read as they are at one moment, so crawls may go on meanwhile; what they write later
-stays in the old database. The rows are written in one transaction, so a process that is killed
-leaves the target as it was. Nobody reads or writes the tables of the target until that transaction
-ends: a crawl that starts there waits for ten seconds, and then refuses to start.
+All rows are read as they are at one moment, so crawls may go on during the copy; what they write
+later stays in the old database. The rows are written in one transaction, so a process that is
+killed leaves the target as it was. Nobody reads or writes the tables of the target until that
+transaction ends: a crawl that starts there waits for ten seconds, and then refuses to start.
 
 The copy is a state of its own, so it gets another id. All other ids stay, and so do the numbers of
 entries: their readers go on where they were.
@@ -213,7 +213,7 @@ def _is_empty(connection: Connection, table: Table) -> bool:
 
 
 def _last_id(connection: Connection, column: Column[int]) -> int:
-    """Return the largest number that a row ever got, as far as its database knows; 0 for none."""
+    """Return the largest number that the database remembers of any row; 0 for none."""
     names = {"table": column.table.name, "column": column.name}
     sql = _SQLITE_LAST_ID_SQL if connection.dialect.name == "sqlite" else _POSTGRESQL_LAST_ID_SQL
     largest = connection.scalar(select(func.max(column)))

@@ -124,7 +124,7 @@ def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known
 
 
 @pytest.mark.parametrize("ids", [None, "id"])
-def test_crawls_that_store_one_document_at_once_store_each_entry_once(url, ids):
+def test_crawls_that_race_store_each_entry_once(url, ids):
     """Also under one page, and with links that change."""
     State(url).close()
 

@@ -150,7 +150,7 @@ POSTS = st.builds(
         [post("a", "http://blog.example/1", None, None), post("a", None, "2", None)],
     ]
 )
-def test_each_entry_is_new_known_or_repeated_and_twice_is_never_new(documents):
+def test_a_document_that_comes_again_has_nothing_new(documents):
     """Whatever is listed: a document that comes again has nothing new, in any order."""
     with contextlib.closing(State("sqlite://")) as state:
         reader = Visits(state)

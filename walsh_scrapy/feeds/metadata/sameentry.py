@@ -41,7 +41,7 @@ class KnownEntry:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known when a document is judged, as far as it may concern its entries."""
+    """The known entries that may be the same as entries of a document, when it is judged."""
 
     here: Sequence[KnownEntry] = ()  #: of its source
     elsewhere: Sequence[KnownEntry] = ()  #: of other sources, which list the same pages
@@ -170,7 +170,7 @@ def _contradicted_ids(entries: Iterable[EntryKeys], by_id: Mapping[str, KnownEnt
 
 
 def _confirms(entry: EntryKeys, known: KnownEntry) -> bool:
-    """Return True unless links, titles and dates differ, as far as both entries have them."""
+    """Return True if link, title or date is the same; a field that one entry lacks is ignored."""
     equal = []
     if entry.linkless_page is None and known.keys.linkless_page is None:
         equal.append(entry.page == known.keys.page)

@@ -66,7 +66,7 @@ class Outline:
 
     @property
     def extensions(self) -> dict[str, str]:
-        """The attributes in our namespace by name: its own, and those of the folders around it."""
+        """The attributes in our namespace by name, also of the folders around the outline."""
         own: dict[str, str] = {}
         for spelling, value in self.attributes.items():
             for prefix in (f"{PREFIX}:", f"{{{NAMESPACE}}}"):

@@ -235,7 +235,7 @@ class _Reading:
         return KnownEntry(row.key, self.source, keys)
 
     def _keys_elsewhere(self, row: SqlRow[Any]) -> EntryKeys:
-        """Return the keys of an entry of another source, as those of this one are compared with it.
+        """Return the keys of an entry of another source, for comparison with entries of this one.
 
         For a page on another host the dates of other sources prove nothing: each source may give
         the same article a date of its own.
@@ -282,9 +282,9 @@ class _Reading:
     def _compare_titles(
         self, entry: KnownEntry, place: int, titles: set[tuple[str, str | None]]
     ) -> None:
-        """Compare the title of a known entry with that of an entry in the document.
+        """Compare the titles of a known entry and of an entry in the document.
 
-        ``titles`` are those of the source, with their pages: two rows do not get the same title.
+        ``titles`` are all of the source, with their pages: two rows do not get the same title.
         """
         keys = self.entries[place]
         if None not in (keys.id, entry.keys.id) and keys.id != entry.keys.id:
