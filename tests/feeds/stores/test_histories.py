@@ -150,6 +150,18 @@ POSTS = st.builds(
         [post("a", "http://blog.example/1", None, None), post("a", None, "2", None)],
     ]
 )
+@example(
+    [
+        [post("a", None, f"{HOST}/1", None)],
+        [post("a", f"{HOST}/1", None, None), post("a", f"{HOST}/2", f"{HOST}/1", None)],
+    ]
+)
+@example(
+    [
+        [post("a", None, "1", None)],
+        [post("b", None, "1", None), post("b", f"{HOST}/1", "1", None)],
+    ]
+)
 def test_a_document_that_comes_again_has_nothing_new(documents):
     """Whatever is listed: a document that comes again has nothing new, in any order."""
     with contextlib.closing(State("sqlite://")) as state:

@@ -186,17 +186,14 @@ def _distinct(entries: Sequence[EntryKeys]) -> list[int]:
 
     Entries with different ids are different. An entry without an id is the same as one with its
     page, title and date. An entry without a title or a date is the same as one with any title or
-    date, so those with more fields are compared first.
+    date, so those with more fields are compared first. Of those with one id, the same one is kept
+    in whatever order they are listed.
     """
     previous: set[_Place] = set()
     ids: set[str] = set()
     places = []
 
-    def order(place: int) -> tuple[bool, bool, bool]:
-        entry = entries[place]
-        return entry.id is None, entry.date is None, entry.title is None
-
-    for place in sorted(range(len(entries)), key=order):
+    for place in sorted(range(len(entries)), key=lambda place: _order(entries[place])):
         entry = entries[place]
         if entry.id in ids or (
             entry.id is None and not previous.isdisjoint(_places_of_same(entry))
@@ -209,6 +206,13 @@ def _distinct(entries: Sequence[EntryKeys]) -> list[int]:
     return sorted(places)
 
 
+def _order(entry: EntryKeys) -> tuple[bool, bool, bool, bool, str]:
+    """Return the order in which entries are judged, whatever the order of their document."""
+    has_no_link = entry.linkless_page is not None
+    has_no_date, has_no_title = entry.date is None, entry.title is None
+    return entry.id is None, has_no_link, has_no_date, has_no_title, entry.date or ""
+
+
 class _Document:
     """The different entries of a document, beside what is known."""
 
@@ -217,9 +221,18 @@ class _Document:
     ) -> None:
         self._entries = entries
         self._ambiguous = known.ambiguous
-        self._here = _Index(known.here)
+        # A known id moves its entry to the page where the document has it: whatever else has the
+        # page that it had is another entry, now and at the next visit.
+        listed = {entry.id: entry for entry in entries if entry.id is not None}
+        here = [
+            replace(entry, keys=_listed_last(listed[entry.keys.id], entry))
+            if entry.keys.id in listed
+            else entry
+            for entry in known.here
+        ]
+        self._here = _Index(here)
         self._elsewhere = _Index(known.elsewhere)
-        self._by_id = {entry.keys.id: entry for entry in known.here if entry.keys.id is not None}
+        self._by_id = {entry.keys.id: entry for entry in here if entry.keys.id is not None}
         confirmed = [self._by_id[entry.id] for entry in entries if entry.id in self._by_id]
         self._has_known_ids = bool(confirmed)
         # A generator that makes new dates for every response may make new ids too.
@@ -229,12 +242,16 @@ class _Document:
             and any(self._here.has_title(entry) for entry in entries)
         )
         self._here.take(confirmed)
-        self._elsewhere.take(known.here)
-        self._sighted = {known.keys[:3] for known in known.here if known.is_sighting}
+        self._elsewhere.take(here)
+        self._sighted = {known.keys[:3] for known in here if known.is_sighting}
 
     def verdicts(self) -> list[Verdict]:
-        """Return what each entry is."""
-        return [self._verdict(entry) for entry in self._entries]
+        """Return what each entry is. A known entry is one entry of the document."""
+        verdicts = {
+            place: self._verdict(self._entries[place])
+            for place in sorted(range(len(self._entries)), key=lambda at: _order(self._entries[at]))
+        }
+        return [verdicts[place] for place in range(len(self._entries))]
 
     def _verdict(self, entry: EntryKeys) -> Verdict:
         if entry.id in self._by_id:
@@ -245,8 +262,8 @@ class _Document:
         elsewhere = self._find_elsewhere(entry, known_here)
         if known_here is None:
             return Verdict("known" if elsewhere else "new", entry, elsewhere=elsewhere)
-        latest = self._latest(entry, known_here)
         self._here.take([known_here])
+        latest = self._latest(entry, known_here)
         return Verdict("known", entry, known_here, latest, elsewhere=elsewhere)
 
     def _find_here(self, entry: EntryKeys) -> KnownEntry | None:
@@ -268,11 +285,15 @@ class _Document:
         An id is replaced if the document has no known id: its generator may have changed.
         """
         is_of_page = entry.id is None and entry.page not in self._ambiguous
-        keys = _listed_last(entry, known) if is_of_page else known.keys
-        may_replace = known.keys.id is None or not self._has_known_ids
-        if entry.id is not None and may_replace and not self._here.is_taken(known):
-            keys = keys._replace(id=entry.id)
-        return keys
+        if is_of_page:
+            return _listed_last(entry, known)
+        keys = known.keys
+        may_replace = keys.id is None or not self._has_known_ids
+        return keys._replace(
+            id=entry.id if entry.id is not None and may_replace else keys.id,
+            title=keys.title or entry.title,
+            date=keys.date or entry.date,
+        )
 
     def _find_elsewhere(self, entry: EntryKeys, known: KnownEntry | None) -> KnownEntry | None:
         """Return the entry of another source that is the same.
@@ -287,9 +308,8 @@ class _Document:
             if entry.page not in self._ambiguous and not self._here.of_page(entry):
                 places.append((entry.page, None))
         found = self._elsewhere.find(places)
-        if found is None or self._elsewhere.is_taken(found):
-            return None
-        self._elsewhere.take([found])
+        if found is not None:
+            self._elsewhere.take([found])
         return found
 
 
@@ -361,13 +381,8 @@ class _Index:
         """Note that these entries are entries of the document."""
         self._taken.update(entry.key for entry in entries)
 
-    def is_taken(self, entry: KnownEntry) -> bool:
-        """Return True if this entry is one of the document already."""
-        return entry.key in self._taken
-
     def find(self, places: Iterable[_Place]) -> KnownEntry | None:
-        """Return an entry at one of these places, if possible one that is not taken."""
-        taken = None
+        """Return an entry at one of these places that is not taken."""
         for place in places:
             entries = self._places.get(place, ())
             begin = self._begins[place]
@@ -376,8 +391,7 @@ class _Index:
             self._begins[place] = begin
             if begin < len(entries):
                 return entries[begin]
-            taken = taken or next(iter(entries), None)
-        return taken
+        return None
 
 
 # ---- damaged titles ----
