@@ -97,6 +97,30 @@ def test_a_malformed_visit_time_is_ignored_with_a_warning(value):
     assert [line for line, _ in rules.warnings] == [2]
 
 
+@pytest.mark.parametrize(
+    ("windows", "now", "began"),
+    [
+        (["0600-0845"], (7, 30), (6, 0)),
+        (["0600-0845"], (6, 0), (6, 0)),
+        (["0600-0845"], (8, 45), (6, 0)),
+        (["0600-0845"], (8, 46), None),
+        (["0600-0845", "0846-1000"], (9, 0), (6, 0)),
+        (["0600-0845", "0900-1000"], (9, 30), (9, 0)),
+        (["2200-0459"], (23, 0), (22, 0)),
+        (["0000-2359"], (9, 0), None),
+        ([], (9, 0), None),
+    ],
+)
+def test_a_window_began_before_the_time_that_it_allows(windows, now, began):
+    rules = rules_of(*(f"Visit-time: {window}" for window in windows))
+    assert rules.opened(at(*now)) == (at(*began) if began else None)
+
+
+def test_a_window_that_crosses_midnight_began_on_the_day_before():
+    began = rules_of("Visit-time: 2200-0459").opened(at(3))
+    assert began == at(22) - timedelta(days=1)
+
+
 @cases("value", "seconds")
 def test_a_request_rate_is_documents_per_time(value, seconds):
     rules = rules_of(f"Request-rate: {value}")

@@ -21,7 +21,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, repeat
 from typing import Final, NamedTuple, TypeVar
@@ -39,6 +39,7 @@ from walsh_scrapy.policy.robots.rules import (
     is_version_2,
     minute_of,
     minutes_closed,
+    minutes_open,
     open_minutes,
     opening_after,
     parse_crawl_delay,
@@ -557,6 +558,17 @@ class Rules:
         """
         minutes = self._open_minutes or ALL_DAY  # without a common minute everything is denied
         return opening_after(at, minutes_closed(minutes, minute_of(at)))
+
+    def opened(self, at: datetime) -> datetime | None:
+        """Return when the Visit-time began that allows the aware time `at`, in UTC.
+
+        None without a Visit-time, and if it does not allow that time.
+        """
+        minute = minute_of(at)
+        if not self._open_minutes or self._open_minutes == ALL_DAY or self.opens(at) > at:
+            return None
+        began = at.astimezone(UTC).replace(second=0, microsecond=0)
+        return began - timedelta(minutes=minutes_open(self._open_minutes, minute))
 
     @property
     def lines(self) -> tuple[int, ...]:

@@ -443,6 +443,17 @@ def minutes_closed(minutes: int, minute: int) -> int:
     return (later & -later).bit_length() - 1
 
 
+def minutes_open(minutes: int, minute: int) -> int:
+    """Return how many minutes before a minute of the day are `open_minutes` without a gap.
+
+    0 if this minute itself is closed, or if no minute is.
+    """
+    closed = ALL_DAY & ~minutes
+    # The minute is the highest bit, and the minutes before it follow.
+    earlier = ((closed << (_DAY - 1 - minute)) | (closed >> (minute + 1))) & ALL_DAY
+    return max(0, _DAY - 1 - earlier.bit_length()) if closed else 0
+
+
 def opening_after(at: datetime, minutes: int) -> datetime:
     """Return the aware time `at`, or the beginning of a later minute."""
     if not minutes:

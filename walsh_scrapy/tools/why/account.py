@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _SECOND: Final = timedelta(seconds=1)
-_MINUTES_A_DAY: Final = 24 * 60
 #: The outcome of a source whose redirect leads to where a gate denies it. Which gate that is would
 #: be said of another site.
 _DENIED_REDIRECT: Final = "its redirect is denied by "
@@ -276,7 +275,7 @@ class _Reader:
             return
         rules = self.rules(row["robots"])
         sent_at = datetime.fromisoformat(row["requested_at"])
-        if rules is not None and (began_at := _window_began_at(rules, sent_at)):
+        if rules is not None and (began_at := rules.opened(sent_at)):
             row["visit_time_began_at"] = rfc3339(began_at.timestamp())
 
     def _read_rules(self, sha256: str) -> Rules | None:
@@ -473,17 +472,6 @@ def _count_other_bots(reader: _Reader, rows: Iterable[Row]) -> list[Row]:
         {"user_agent": name, "requests": numbers["request"], "denials": numbers["denial"]}
         for name, numbers in counts.items()
     ]
-
-
-def _window_began_at(rules: Rules, at: datetime) -> datetime | None:
-    """Return when the Visit-time window with the moment ``at`` began; None if it is always open."""
-    minute = at.astimezone(UTC).replace(second=0, microsecond=0)
-    for _ in range(_MINUTES_A_DAY):
-        before = minute - timedelta(minutes=1)
-        if rules.opens(before) > before:
-            return minute
-        minute = before
-    return None
 
 
 def _hold_ended_at(row: Row, overrides: Iterable[Row]) -> str | None:
