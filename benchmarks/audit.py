@@ -152,7 +152,7 @@ def _audit(url: str, since: float) -> _Measured:
 
 def _status(url: str) -> _Answered:
     with closing(State(url)) as state:
-        return _timed(lambda: list(state.rows("readable_problems")))
+        return _timed(lambda: list(state.rows("problem_facts")))
 
 
 def _why(url: str) -> _Answered:

@@ -47,6 +47,10 @@ class HostDeferred(RequestDeferred):
         self.refused = refused
 
 
+class RobotsUnavailable(HostDeferred):
+    """No robots.txt came from the host, so nothing else may be requested there."""
+
+
 class StillDue(RequestDeferred):
     """This worker has a problem, or ends; other workers may go on with the host."""
 

@@ -15,7 +15,7 @@ from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.declared import Declared
 from walsh_scrapy.extensions.summary import Display, awaited
 from walsh_scrapy.feeds.feedcrawl import FeedCrawl
-from walsh_scrapy.feeds.sourcesummary import Problems, done_sources, is_none_read
+from walsh_scrapy.feeds.sourcesummary import Problems, done_sources, source_lines
 from walsh_scrapy.policy.frontier import NextHost
 from walsh_scrapy.programname import program_name
 
@@ -26,6 +26,7 @@ RUN = {"run": 1, "spider": "feeds", "started_at": 1.0, "ended_at": 2.0}
 
 def summary_of(stats, problems=None, reason="finished", now=2.0):
     feed_crawl = FeedCrawl(SimpleNamespace(context=SimpleNamespace(run=1)))
+    feed_crawl.file = None
     feed_crawl.problems = problems or Problems()
     return feed_crawl.summary(stats, reason, now)
 
@@ -125,6 +126,12 @@ def test_ten_thousand_failures_are_ten_lines():
     assert record["failures"][0]["more_hosts"] == 4980
 
 
+def test_problems_of_sources_are_counted_as_commands_count_them():
+    record = summary_of(of_sources(due=1, fetched=1)).record
+    lines = source_lines(record | {"problems": {"refused": 2, "failing": 7}})
+    assert "problems          9   7 failing, 2 refused (429, 503)" in lines
+
+
 @pytest.mark.parametrize(("now", "is_later"), [(86_399.0, True), (86_400.0, False)])
 def test_no_run_is_to_be_started_after_a_moment_that_has_passed(now, is_later):
     stats = of_sources(due=1, deferred=1, deferred_until=86_400.0)
@@ -149,18 +156,32 @@ def test_the_comments_of_many_sites_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("counts", "none_read"),
+    ("counts", "hosts", "problem"),
     [
-        ({}, False),
-        ({"failed": 2}, True),
-        ({"failed": 2, "deferred": 3, "denied/robots": 1, "gone": 1}, True),
-        ({"failed": 2, "fetched": 1}, False),
-        ({"failed": 2, "unchanged": 1}, False),
-        ({"deferred": 3, "denied/robots": 1, "gone": 1}, False),
+        ({}, 0, ""),
+        ({"failed": 2}, 1, ""),
+        ({"failed": 2}, 2, "nothing_read"),
+        ({"failed": 1, "deferred": 3, "denied/robots": 1, "gone": 1}, 2, "nothing_read"),
+        ({"deferred": 3}, 2, "nothing_read"),
+        ({"failed": 2, "fetched": 1}, 2, ""),
+        ({"failed": 2, "unchanged": 1}, 2, ""),
+        ({"deferred": 3, "denied/robots": 1, "gone": 1}, 0, ""),
     ],
 )
-def test_sources_failed_and_none_was_read(counts, none_read):
-    assert is_none_read(of_sources(**counts)) is none_read
+def test_a_run_that_read_nothing_has_failed(counts, hosts, problem):
+    problems = Problems()
+    for number in range(hosts):
+        problems.unread(f"http://h{number}.example/feed")
+    summary = summary_of({"walsh/sources/due": 9} | of_sources(**counts), problems)
+    assert summary.record["problem"] == problem
+    assert bool(summary.error) is bool(problem)
+
+
+@pytest.mark.parametrize("due", [{}, {"walsh/sources/due": 1}])
+def test_a_run_without_any_blocklist_has_failed(due):
+    summary = summary_of(due | {"walsh/blocklist/missing": 1})
+    assert summary.record["problem"] == "no_blocklist"
+    assert summary_of(due | {"walsh/blocklist/missing": 0}).record["problem"] == ""
 
 
 # The progress of a run.

@@ -31,7 +31,7 @@ from walsh_scrapy.feeds import firstseen
 from walsh_scrapy.feeds.firstseen import DocumentItems, _yield_in_turns
 from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
-from walsh_scrapy.feeds.outcome import Outcomes, Result, after_refusal, record_after
+from walsh_scrapy.feeds.outcome import Deferral, Outcomes, Result, after_deferral, record_after
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import Lifetime, SourceVisit
 from walsh_scrapy.policy.entrykeys import EntryKeys
@@ -114,7 +114,7 @@ def test_other_work_has_its_turn_between_many_items():
 @pytest.mark.parametrize(("since", "then"), [(None, 90.0), (5.0, 5.0), (1e6, 90.0)])
 def test_a_wrong_clock_does_not_change_the_begin_of_refusals(since, then):
     known = SourceRecord(url=URL, kind="feed", refused_since=since)
-    record = after_refusal(known, 503, 90.0)
+    record = after_deferral(known, Deferral("refused", 503, "it answers 503"), 90.0)
     assert (record.outcome, record.status, record.refused_since) == ("refused", 503, then)
 
 

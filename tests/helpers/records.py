@@ -29,6 +29,7 @@ from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import entries
+from walsh_scrapy.tools.problems import find_problems
 from walsh_scrapy.tools.report.facts import choose_period, gather
 from walsh_scrapy.tools.report.page import render
 
@@ -182,7 +183,9 @@ def report_of(url, sources_file="sources.txt", since=None):
     options = Options.from_settings(Settings())
     with closing(State(url, clock=lambda: NOW)) as state:
         period = choose_period(state, NOW, since)
-        return gather(state, options, str(sources_file), period, NOW)
+        settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
+        problems = find_problems(settings, options, state, str(sources_file))
+        return gather(state, options, problems, period, NOW)
 
 
 def page_of(url, sources_file="sources.txt", since=None):

@@ -13,6 +13,7 @@ from walsh_scrapy.policy.wording import (
     ReasonGroups,
     count_of,
     for_others,
+    format_relative,
     format_seconds,
     kind_of,
     printable,
@@ -121,3 +122,18 @@ def test_hosts_of_one_reason_are_one_group():
 def test_a_list_of_one_more_than_is_shown():
     assert shorten(("a", "b", "c"), 2) == "a, b and 1 more host"
     assert shorten((), 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "now"),
+        (59.6, "in 1 min"),
+        (82_900.0, "in 23 h"),
+        (-86_399.6, "1 d ago"),
+        (-3 * 86_400.0 - 7200.0, "3 d ago"),
+        (-40 * 86_400.0, "40 d ago"),
+    ],
+)
+def test_a_moment_is_shown_by_its_distance(seconds, text):
+    assert format_relative(seconds) == text

@@ -9,20 +9,28 @@ import time
 from collections import namedtuple
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, insert, text, update
+from sqlalchemy import Engine, create_engine, event, insert, select, text, update
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import oldstate
 from walsh_scrapy.state import State, StateError, database, ownership, upgrades, waiting
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
-from walsh_scrapy.state.tables import VERSION, runs, schema_version, workers
+from walsh_scrapy.state.tables import (
+    VERSION,
+    declared,
+    files,
+    runs,
+    schema_version,
+    sources,
+    workers,
+)
 from walsh_scrapy.state.views import VIEWS
 
 FIRST = 5
 RUN = {"spider": "feeds", "started_at": 1.0, "versions": "{}", "settings": "{}"}
 #: Tables that an upgrade makes or fills.
-CHANGED = {"readers", "choices", "ambiguous_keys", "repeated_pages", "sightings"}
+CHANGED = {"readers", "reports", "choices", "ambiguous_keys", "repeated_pages", "sightings"}
 #: Upgrades a state in a process that is killed before a statement, or may write no large file.
 UPGRADE = """
 import os, resource, signal, sys
@@ -50,6 +58,7 @@ def rows_of(url):
         columns = {name: "*" for name in names if name not in CHANGED}
         columns["entries"] = "key, evident_date, source, first_seen, item, run"
         columns["sources"] = "url, visited_at, not_before, etag, resumed"
+        columns["declared"] = "url_key, file, url, kind, every, delay, details, host, visited_at"
         columns["overrides"] = "id, made_at, host, override, seconds, reason"
         return {
             name: sorted(map(str, connection.execute(text(f"SELECT {what} FROM {name}"))))
@@ -96,6 +105,20 @@ def test_entries_are_numbered_in_the_order_of_their_times(old):
         rows = list(state.rows("readable_entries", order_by="first_seen, key"))
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     assert len(rows) > 5
+
+
+def test_a_source_was_read_when_its_failures_began_and_added_when_its_file_was_read(old):
+    with contextlib.closing(State(old, upgrade=print)) as state:
+        added = state.database.all(
+            select(declared.c.added_at, files.c.read_at).join(files, files.c.id == declared.c.file)
+        )
+        rows = state.database.all(select(sources))
+    assert added
+    assert all(added_at == read_at for added_at, read_at in added)
+    for row in rows:
+        read_at = row.failing_since or row.visited_at
+        assert row.read_at == (read_at if row.format else None), row.url
+    assert {row.read_at is None for row in rows} == {True, False}
 
 
 def test_a_statement_of_an_upgrade_may_take_long(postgresql_url, monkeypatch):

@@ -30,6 +30,7 @@ from tests.helpers.records import (
 from tests.helpers.sites import feed, site
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.problems import Severity, problems_of
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import TimeSpan
@@ -70,7 +71,8 @@ def test_hosts_with_short_gaps_come_first_then_by_requests():
 
 def gather_report(state):
     period = choose_period(state, NOW)
-    return facts.gather(state, Options.from_settings(Settings()), "sources.txt", period, NOW)
+    problems = problems_of(state.rows("problem_facts"))
+    return facts.gather(state, Options.from_settings(Settings()), problems, period, NOW)
 
 
 @pytest.fixture
@@ -257,6 +259,11 @@ def test_problems_come_first_with_links_to_their_section(filled):
     with closing(State(url, clock=lambda: NOW)) as state:
         hold(state, "blog1.example", 2 * DAY, "retry-after", 429)
     text = page_of(url, file)
+    assert "Nothing needs your attention" in text, "these are notes"
+    with closing(State(url, clock=lambda: NOW)) as state:
+        run = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - 60.0))
+        state.runs.end(run, NOW - 30.0, "finished", {"problem": "nothing_read"})
+    text = page_of(url, file, since=NOW - 9 * DAY)
     (first, *_) = re.findall(r'<h2 id="[^"]+">(.+?)</h2>', text)
     assert first == "Needs your attention"
     (needs,) = re.findall(r'<section class="needs".*?</section>', text, re.DOTALL)
@@ -317,11 +324,12 @@ def test_runs_that_went_wrong_are_named_and_come_first(tmp_path):
     with closing(State(url)) as state:
         for day, reason in ((3, "finished"), (2, "state_failed"), (1, "finished")):
             run = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - day * DAY))
-            state.runs.end(run, NOW - day * DAY + 60.0, reason, {})
+            problem = "" if reason == "finished" else reason
+            state.runs.end(run, NOW - day * DAY + 60.0, reason, {"problem": problem})
     report = report_of(url, since=NOW - 9 * DAY)
     assert [row["run"] for row in report["runs"].rows] == [2, 3, 1]
-    (need,) = [row for row in report["problems"].rows if row.get("section") == "runs"]
-    assert "state_failed" in need["subject"]
+    assert [row["problem"] for row in report["runs"].rows] == ["state_failed", None, None]
+    assert need_of(report, "runs") is None  # the last one went well
 
 
 def test_hostile_texts_are_escaped(filled):
@@ -374,8 +382,8 @@ def test_critical_problems_come_before_warnings(filled):
     file.write_text("no URL")
     severities = [row["severity"] for row in report_of(url, file)["problems"].rows]
     assert severities.count("critical") >= 2
-    assert severities == sorted(severities)
-    assert severities[-1] == "warning"
+    assert severities == sorted(severities, key=list(Severity).index)
+    assert severities[-1] == "note"
 
 
 def test_a_page_names_its_age_and_its_success(filled):
@@ -514,7 +522,7 @@ def test_the_report_of_a_run_compares_the_gaps_that_servers_saw(
     assert result.stdout == ""
     text = page.read_text("utf-8")
     assert "R&amp;D</bdi>" in text
-    assert "1 failing" in text
+    assert "1 source is failing" in text
     assert "discover http://lost.example/feed" in text
     assert 'class="short"' not in text
     rows = {row[0]: row[2:] for row in re.findall(GAPS, text)}

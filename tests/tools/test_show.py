@@ -1,6 +1,7 @@
 """Rows of a view as a terminal, a pipe and a program get them."""
 
 import json
+import re
 import subprocess
 import sys
 from random import Random
@@ -150,10 +151,36 @@ def test_control_characters_of_sites_are_escaped():
     assert set(unsafe) <= {"\n", "\u200d"}
 
 
-def test_times_are_shown_to_the_minute_at_a_terminal():
+def test_times_are_shown_by_their_distance_at_a_terminal():
     text = "\n".join(lines_shown(2000, 100))
-    assert "2026-05-23 06:00  " in text
-    assert "06:00:59" not in text
+    assert re.search(r"  \d+ d ago  ", text)
+    assert "2026-05-23" not in text
+
+
+@pytest.mark.parametrize("columns", [80, 99])
+def test_a_narrow_terminal_shows_rows_with_urls_of_40_characters_on_one_line(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    next_visit = "2026-05-23T06:00:59Z"
+    values = row(problem="refused", next_visit=next_visit, title="x" * 90, entries=12_345)
+    shown = ["problem", "next_visit", "entries", "title", "url"]
+    table = show_module._format_table([values | {"url": "u" * 40}], shown)
+    assert max(map(cell_len, table)) <= columns
+
+
+def test_a_narrow_terminal_leaves_out_what_matters_least():
+    rows = "[{'problem': 'gone', 'since': '2026-05-23T06:00:59Z', 'url': 'http://a.example/'}]"
+    program = (
+        "from walsh_scrapy.tools.show import show\n"
+        f"show({rows}, ['problem', 'since', 'url'], as_json=False, empty='')"
+    )
+    assert "since" not in python_shows(program, columns=99)
+    assert "since" in python_shows(program, columns=100)
+
+
+def test_numbers_have_three_decimals_at_most(piped):
+    line = piped([row(delay=1.23456)]).out.splitlines()[1]
+    assert line.split("\t")[2] == "1.235"
 
 
 def test_a_pipe_gets_the_same_columns_separated_by_tabs(piped):

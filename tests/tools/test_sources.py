@@ -345,10 +345,13 @@ def test_a_file_that_may_only_be_read_is_listed(walsh, declare, tmp_path):
 
 
 @pytest.mark.postgresql
-def test_a_role_that_may_only_read_gets_the_list(called, declare, postgresql_url):
+def test_a_role_that_may_only_read_gets_the_list(called, declare, postgresql_url, tmp_path):
+    """The list of its file, although another one was read last."""
     declare(A)
+    write_sources(tmp_path / "other.txt", [B])
     owner = partial(called, WALSH_STATE_URL=postgresql_url, WALSH_SOURCES="sources.txt")
-    assert owner("sources", "sync")[0] == 0
+    for file in ("sources.txt", "other.txt"):
+        assert owner("sources", "sync", "--sources", file)[0] == 0
     engine = create_engine(make_url(postgresql_url), isolation_level="AUTOCOMMIT")
     role = f"reader_{make_url(postgresql_url).database}"
     with engine.connect() as connection:

@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import os
 import re
 from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
 
 from tests.helpers.records import commit, hold
 from walsh_scrapy.crawl.startup import Gate
@@ -14,8 +16,9 @@ from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
+from walsh_scrapy.state.tables import declared, runs
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
-from walsh_scrapy.tools import status as module
+from walsh_scrapy.tools import problems as module
 
 URL = "http://blog.example/feed"
 
@@ -44,10 +47,10 @@ def well(status, state_url, tmp_path):
     return status
 
 
-def problems(called):
-    """Return the rows that a call prints as JSON; it has found a problem."""
+def problems(called, status=1):
+    """Return the rows that a call prints as JSON; its exit status is 1 for an urgent problem."""
     code, out, error = called
-    assert (code, error) == (1, "")
+    assert (code, error) == (status, "")
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -70,13 +73,85 @@ def test_no_problem_is_one_line_with_the_last_end(well):
     assert well("--quiet") == (0, "", "")
 
 
-def test_problems_of_the_state_are_listed(well, state_url):
+def hold_host(state_url):
+    """Let the server of the source ask for nine days."""
     with contextlib.closing(State(state_url)) as state:
-        hold(state, "busy.example", 9 * 86_400.0, "retry-after", 429)
-    (row,) = problems(well("--json"))
-    assert (row["severity"], row["subject"]) == ("warning", "busy.example")
+        hold(state, "blog.example", 9 * 86_400.0, "retry-after", 429)
+
+
+def stop_crawls(state_url):
+    """Let a week go by since the last crawl."""
+    with contextlib.closing(State(state_url)) as state:
+        earlier = update(runs).values(
+            started_at=runs.c.started_at - 604_800, ended_at=runs.c.ended_at - 604_800
+        )
+        state.write(lambda connection: connection.execute(earlier))
+
+
+def test_a_note_is_listed_and_is_no_reason_for_an_alarm(well, state_url):
+    hold_host(state_url)
+    (row,) = problems(well("--json"), status=0)
+    assert (row["severity"], row["code"], row["subject"]) == ("note", "hold", "blog.example")
     assert "walsh" in row["command"]
-    assert problems(well("--quiet", "--json")) == [row]
+    assert well("--quiet", "--json") == (0, "", "")
+
+
+def test_an_urgent_problem_is_listed_before_notes(well, state_url):
+    hold_host(state_url)
+    stop_crawls(state_url)
+    first, *others = problems(well("--json"))
+    assert (first["severity"], first["code"]) == ("critical", "crawls_stopped")
+    assert [row["severity"] for row in others] == ["note"]
+    assert problems(well("--quiet", "--json")) == [first]
+
+
+def test_since_last_prints_what_began_and_what_ended(well, state_url):
+    daily = ("--since-last", "daily", "--json")
+    assert well(*daily) == (0, "", "")
+    hold_host(state_url)
+    assert well(*daily) == (0, "", "")
+    stop_crawls(state_url)
+    (row,) = problems(well(*daily))
+    assert (row["change"], row["code"]) == ("began", "crawls_stopped")
+    assert well(*daily) == (0, "", "")
+    (row,) = problems(well("--since-last", "weekly", "--json"))
+    assert row["change"] == "began"
+    with contextlib.closing(State(state_url)) as state:
+        number = state.runs.begin(RunRecord(spider="feeds", started_at=state.now() - 60))
+        state.runs.end(number, state.now() - 30, "finished", {"problem": ""})
+    (row,) = problems(well(*daily), status=0)
+    assert (row["change"], row["code"]) == ("ended", "crawls_stopped")
+    code, out, error = well("--since-last", "daily", "--quiet")
+    assert (code, out, error) == (0, "", "")
+
+
+def test_since_last_says_that_nothing_changed(well):
+    code, out, error = well("--since-last", "daily")
+    assert (code, out) == (0, "change\tseverity\tsince\tsubject\tcommand\tproblem\n")
+    assert "nothing began or ended" in error
+
+
+def test_since_last_needs_a_state_that_can_be_written(well, tmp_path):
+    well("--since-last", "daily")
+    (tmp_path / "walsh.sqlite3").chmod(0o400)
+    tmp_path.chmod(0o500)
+    try:
+        code, out, error = well("--since-last", "daily")
+    finally:
+        tmp_path.chmod(0o700)
+    if os.geteuid() != 0:  # root may write
+        assert (code, out) == (1, "")
+        assert "--since-last daily needs a role that may write" in error
+
+
+def test_a_problem_that_goes_on_keeps_its_name(well, state_url):
+    """What changes with time in its words is no new problem."""
+    stop_crawls(state_url)
+    first, second = problems(well("--json")), problems(well("--json"))
+    assert [row["code"] for row in first] == [row["code"] for row in second]
+    assert problems(well("--since-last", "x", "--json"))
+    stop_crawls(state_url)
+    assert well("--since-last", "x", "--json") == (0, "", "")
 
 
 def test_a_list_that_cannot_be_used_is_critical(well):
@@ -109,7 +184,7 @@ def test_a_project_without_sources_needs_no_file(status, state_url):
         pass
     keep_empty_blocklist(state_url)
     (row,) = problems(status("--json"))
-    assert row["problem"] == "no crawl is recorded"
+    assert (row["severity"], row["code"]) == ("warning", "no_crawl")
 
 
 @pytest.mark.parametrize(("free", "severity"), [(500, "warning"), (50, "critical")])
@@ -138,23 +213,37 @@ def test_without_a_state_a_crawl_is_to_be_started(status, tmp_path, file, spider
 
 
 def test_every_problem_has_the_same_columns(well, state_url):
-    with contextlib.closing(State(state_url)) as state:
-        hold(state, "busy.example", 9 * 86_400.0, "retry-after", 429)
+    stop_crawls(state_url)
+    hold_host(state_url)
     rows = problems(well("--json", "--sources", "elsewhere.toml"))
-    assert [row["severity"] for row in rows] == ["critical", "warning"]
-    assert rows[0].keys() == rows[1].keys()
+    assert [row["severity"] for row in rows] == ["critical", "critical", "note"]
+    assert rows[0].keys() == rows[1].keys() == rows[2].keys()
 
 
-def test_metrics_count_the_rows_of_the_views(well, state_url, tmp_path):
+def test_each_file_has_problems_of_its_own(well, state_url, tmp_path):
+    """Whichever was read last; without a name all count that were read lately."""
+    (tmp_path / "other.toml").write_text('[[source]]\nurl = "http://other.example/feed"\n')
+    with contextlib.closing(State(state_url)) as state:
+        long_ago = update(declared).values(added_at=state.now() - 8 * 86_400)
+        state.write(lambda connection: connection.execute(long_ago))
+        Stores(state).sync(tmp_path / "other.toml", state.now())
+    (row,) = problems(well("--json"))
+    assert (row["code"], row["subject"]) == ("unread", "blog.example")
+    assert problems(well("--json", "--sources", "sources.toml")) == [row]
+    assert well("--json", "--sources", "other.toml") == (0, "", "")
+    assert well("--json", "--sources", str(tmp_path / "other.toml")) == (0, "", "")
+
+
+def test_metrics_count_the_problems_and_the_rows_of_the_views(well, state_url, tmp_path):
     with contextlib.closing(State(state_url)) as state:
         failed = {"outcome": "failed", "failures": 2, "failing_since": 1.0}
         commit(state, SourceRecord(url=URL, kind="feed", visited_at=state.now() - 60, **failed))
-        hold(state, "busy.example", 9 * 86_400.0, "retry-after", 429)
+    hold_host(state_url)
     file = tmp_path / "walsh.prom"
-    assert well("--prometheus", file)[0] == 1
+    assert well("--prometheus", file)[0] == 0
     values = metrics(file)
-    assert values["walsh_problems", "critical"] == 1
-    assert values["walsh_problems", "warning"] == 1
+    assert values["walsh_problems", "critical"] == 0
+    assert values["walsh_problems", "note"] == 2
     assert values["walsh_sources", "failing"] == 1
     assert values["walsh_hosts", "hold"] == 1
     assert values["walsh_runs", "ended"] == 1

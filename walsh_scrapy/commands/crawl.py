@@ -1,4 +1,4 @@
-"""``scrapy crawl``, with exit status 1 if every source failed, or entries were not delivered."""
+"""``scrapy crawl``, with exit status 1 if the crawl failed, as `policy.problems` says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Command(crawl.Command):
-    """Scrapy's command, which also exits with 1 for what `error_of` names.
+    """Scrapy's command, which also exits with 1 if something went wrong in the run.
 
     The log leaves out the lines of Scrapy that an operator does not need.
     """
@@ -51,7 +51,6 @@ class Command(crawl.Command):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.crawl.refusal import exit_status
-        from walsh_scrapy.feeds.sourcesummary import error_of
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
         if len(args) == 1 and args[0] not in names:
@@ -62,7 +61,7 @@ class Command(crawl.Command):
         if self.exitcode or self._created is None:  # the crawl did not start, or ended early
             self.exitcode = exit_status()
             return
-        if error_of(self._created.stats.get_stats(), run=None):
+        if self._created.stats.get_value("walsh/problem"):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:

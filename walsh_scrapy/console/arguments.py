@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.feeds.stores.handover import Position
 
 _MAX_DAYS: Final = 400
-_READER: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RUN: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -189,9 +189,9 @@ def read_patience(text: str) -> float:
     raise ValueError(f"{text} is not a number of at least 1")
 
 
-def read_reader(text: str) -> str:
-    """Return the name of a reader."""
-    if not _READER.fullmatch(text):
+def read_name(text: str) -> str:
+    """Return a name that the state keeps, such as that of a reader."""
+    if not _NAME.fullmatch(text):
         raise ValueError(
             f"{text[:80]!r} is not a name of 1 to 64 letters, digits, dots, hyphens and underscores"
         )

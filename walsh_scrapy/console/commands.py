@@ -25,9 +25,9 @@ from walsh_scrapy.console.arguments import (
     read_days,
     read_delay,
     read_duration,
+    read_name,
     read_patience,
     read_position,
-    read_reader,
     read_run,
 )
 
@@ -220,30 +220,51 @@ def _demo(_: argparse.ArgumentParser) -> None:
 def _status(parser: argparse.ArgumentParser) -> None:
     """List what needs your attention, the most urgent problem first.
 
-    Sends no request. A problem is one of these:
+    Sends no request. A problem has one of three levels.
 
-      crawls     none has ended well for 26 hours (critical: 50), the last one went
-                 wrong, or one that began in the last two days has no end
-      blocklist  never adopted, or out of date for 26 hours (critical: a week)
-      sources    over a quarter are failing (critical: half), or those of a host
-                 were refused (429, 503) for over a day
-      hosts      on hold for over a day, unless unreachable
-      disk       less than 1024 MiB free for an SQLite state (critical: 128 MiB)
-      add-on     ADDONS or WALSH_ENABLED switches it off (critical)
-      files      the sources file or WALSH_BLOCKLIST_FILE is unusable (critical)
-      state      there is none, or it has times over an hour in the future
+    critical, worth waking somebody:
+
+      crawls     none for three of their usual gaps, and for two hours; or the last
+                 one read nothing, although sources on two hosts were due
+      blocklist  it never came, or not for a week
+      state      damaged, not usable, or less than 128 MiB free for its file
+      project    the add-on is switched off, or a file of it cannot be read
+
+    warning, worth a look by day:
+
+      sources    one is due and was not read for a week, unless its server asked for
+                 that (Retry-After, 410) or you did; or a quarter of those of the
+                 last two days fail: at least five, on two hosts
+      crawls     none is recorded, or the last one went wrong
+      blocklist  it has not come for two of its refreshes
+      disk       less than 1024 MiB free for the file of the state
+
+    note, nothing to do, because the crawler obeys: a source that fails, waits, is
+    denied or has moved; a host on hold for over a day; an earlier crawl that was
+    killed; a clock that was ahead.
+
+    Sources count if a file declares them that was read in the last 30 days, or with
+    --sources those of that file.
 
     examples:
       walsh status
+      walsh status --since-last cron --quiet
       walsh status --quiet --prometheus walsh.prom
 
     exit status:
-      0  there is no problem
-      1  there is at least one problem
+      0  there is nothing, or only notes; with --since-last: nothing began
+      1  there is a critical problem or a warning; with --since-last: one began
     """
     add_sources(parser)
     add_json(parser)
-    add_flag(parser, "--quiet", "print nothing if there is no problem")
+    add_flag(parser, "--quiet", "print no notes, and nothing if there is nothing else")
+    add_value(
+        parser,
+        "--since-last",
+        "NAME",
+        "print which critical problems and warnings began or ended since the last call with NAME",
+        read_name,
+    )
     add_value(
         parser,
         "--prometheus",
@@ -439,7 +460,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
         "--reader",
         "NAME",
         "the entries that the reader NAME has not got yet; a new reader begins with the first one",
-        read_reader,
+        read_name,
     )
     add_flag(parser, "--from-now", "let a new reader begin with the next entry")
     add_value(

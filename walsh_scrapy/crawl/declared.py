@@ -17,6 +17,7 @@ from scrapy.utils.misc import load_object
 
 from walsh_scrapy.crawl.runsummary import request_lines, request_progress, request_summary
 from walsh_scrapy.crawl.startup import Kind
+from walsh_scrapy.policy.problems import describe_run_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,7 +108,9 @@ class Declared:
         ``reason`` is the end of the run, as Scrapy names it.
         """
         record = request_summary(stats, reason)
-        return RunSummary("requests", record, request_lines(record))
+        is_unsafe = record["problem"] == "no_blocklist"
+        error = describe_run_problem(record["problem"]) if is_unsafe else ""
+        return RunSummary("requests", record, request_lines(record), error)
 
 
 def declared_of(crawl: Crawl) -> Declared:

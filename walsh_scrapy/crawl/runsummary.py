@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.problems import run_problem
 from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:
@@ -18,8 +19,10 @@ _ALWAYS: Final = ("responses", "fetched", "new entries")
 
 def request_summary(stats: Mapping[str, Any], reason: str) -> dict[str, Any]:
     """Return the summary of a run; ``reason`` is its end, as Scrapy names it."""
+    missing = int(stats.get("walsh/blocklist/missing", 0))
     return {
         "finish_reason": reason,
+        "problem": run_problem(reason, {"no_blocklist": missing}),
         "responses": stats.get("response_received_count", 0),
         "denied": denials_by_gate(stats, _DENIED_REQUESTS),
         "undeclared": stats.get("walsh/scope/dropped", 0),

@@ -135,6 +135,7 @@ class Summary(Component):
         context = self._context
         now = context.clock.now()
         summary = self._crawl.declared.summary(self._crawl.stats.get_stats(), reason, now)
+        self._crawl.stats.set_value("walsh/problem", summary.record["problem"])
         spider = self._crawl.crawler.spider
         if context.run is None:
             return summary

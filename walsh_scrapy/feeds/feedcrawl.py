@@ -46,6 +46,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.state.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -175,8 +176,17 @@ class FeedCrawl(Declared):
         if not is_by_source(stats):
             return super().summary(stats, reason, now)
         record = source_summary(stats, self.problems, reason, now)
-        error = error_of(stats, self._crawl.context.run)
+        record["problems"] = self._count_problems()
+        error = error_of(record, self._crawl.context.run)
         return RunSummary("sources", record, source_lines(record), error)
+
+    def _count_problems(self) -> dict[str, int]:
+        """Return how many sources of the file have a problem now, by problem, as commands do."""
+        try:
+            return self.stores.sources.count_problems(self.file.id) if self.file else {}
+        except (StateError, StateUnavailable) as error:
+            logger.debug("the problems of sources are not counted: %s", error)
+            return {}
 
     @property
     def _sources(self) -> Collection[Source]:

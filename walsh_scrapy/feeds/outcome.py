@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
@@ -36,6 +36,7 @@ from walsh_scrapy.exceptions import (
     NotDue,
     NotModified,
     RequestDeferred,
+    RobotsUnavailable,
     StateUnavailable,
     StillDue,
     Unreachable,
@@ -62,10 +63,18 @@ from walsh_scrapy.feeds.sourcevisit import (
     source_visit_of,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
-from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment
+from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS, format_moment
+from walsh_scrapy.policy.problems import MAX_FAILED_SECONDS
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.records import MAX_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
+from walsh_scrapy.state.records import (
+    MAX_RESENT,
+    NO_ROBOTS,
+    REFUSED,
+    TOO_SLOW,
+    LlmsTxtRecord,
+    SourceRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -211,26 +220,51 @@ class Outcomes:
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._problems.defer(request.url, error.until)
             if source:
-                self._record_refusal(request, error)
+                self._record_deferral(request, error)
                 self._visits.end(source)
 
-    def _record_refusal(self, request: Request, error: RequestDeferred) -> None:
-        """Commit that a site refuses requests (429, 503), if a request is deferred for that reason.
+    def _record_deferral(self, request: Request, error: RequestDeferred) -> None:
+        """Commit why a site makes a visit wait for long: see `_reason_to_wait`.
 
         The source has not failed, and stays due.
         """
-        status = error.refused if isinstance(error, HostDeferred) else None
+        now = self._clock.now()
         try:
-            # The other subclasses are trouble of this machine or of the state.
-            if type(error) in (RequestDeferred, StillDue):
-                snapshot = self._context.state.hosts.find(self._context.host(request.url))
-                status = snapshot.times.refused if snapshot.hold else None
-            if status is not None:
-                record = after_refusal(self._find_record(request), status, self._clock.now())
-                self._commit(request, replace(record, detail=f"its site answers {status}"))
-                self._stats.inc_value("walsh/sources/refused")
+            reason = self._reason_to_wait(request, error, now)
+            if reason is None:
+                return
+            record = after_deferral(self._find_record(request), reason, now)
+            until = None if reason.outcome == REFUSED else error.until  # a hold may be released
+            self._commit(request, replace(record, deferred_until=until))
+            self._count_unread(request, record.refused_since, now)
         except (HostLost, RefusedValues, StateUnavailable) as failure:
-            logger.debug("the refusal is not recorded: %s", failure)
+            logger.debug("the reason to wait is not recorded: %s", failure)
+
+    def _count_unread(self, request: Request, since: float | None, now: float) -> None:
+        """Note that a source was not read, unless that is so for long and says nothing of a run."""
+        if since is None or now - since < MAX_FAILED_SECONDS:
+            self._problems.unread(request.url)
+
+    def _reason_to_wait(
+        self, request: Request, error: RequestDeferred, now: float
+    ) -> Deferral | None:
+        """Return why a site makes a visit wait; None if it does not, or not for long.
+
+        It refuses requests (429, 503), its robots.txt does not come, or its delay is longer than
+        any source waits.
+        """
+        status = error.refused if isinstance(error, HostDeferred) else None
+        if isinstance(error, RobotsUnavailable):
+            return Deferral(NO_ROBOTS, status, str(error))
+        # The other subclasses are trouble of this machine or of the state.
+        if type(error) in (RequestDeferred, StillDue):
+            snapshot = self._context.state.hosts.find(self._context.host(request.url))
+            status = snapshot.times.refused if snapshot.hold else None
+        if status is not None:
+            return Deferral(REFUSED, status, f"its site answers {status}")
+        if type(error) is RequestDeferred and error.until > now + MAX_REVISIT_SECONDS:
+            return Deferral(TOO_SLOW, None, str(error))
+        return None
 
     def _find_record(self, request: Request) -> SourceRecord:
         """Return the row of the source of a request, with the move that its page showed."""
@@ -303,10 +337,12 @@ class Outcomes:
             status=status,
             first_visited_at=record.first_visited_at or now,
             visited_at=now,
+            read_at=now if result.document_url else record.read_at,
             server_interval=server_interval,
             not_before=due_at,
             failing_since=start_of_streak(record.failing_since, now) if record.failures else None,
             refused_since=record.refused_since if record.is_refused else None,
+            deferred_until=None,
         )
         new = self._commit(request, record, entries, llmstxt, ends=True)
         self._visits.end(source)
@@ -314,6 +350,7 @@ class Outcomes:
         self._stats.inc_value(f"walsh/sources/{name}")
         if name == "failed":
             self._problems.failed(request.url, record.detail)
+            self._count_unread(request, record.failing_since, now)
         return new
 
     def _commit(
@@ -485,7 +522,8 @@ def record_after(
         if result.outcome == "failed":
             record = replace(record, failures=previous.failures + 1)
             if result.response is not None and result.response.status in RETRIED_STATUSES:
-                record = after_refusal(record, result.response.status, now)
+                refused = Deferral(REFUSED, result.response.status, result.detail)
+                record = after_deferral(record, refused, now)
         return _after_failure(record, request, now)
     record = replace(record, failures=0)
     if result.feed is not None and result.response is not None:
@@ -518,10 +556,24 @@ def record_after(
     return with_move(move_after_document, record, request, result.document_url, now)
 
 
-def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
-    """Return the row after a refusal (429, 503) at ``now``; the start of a streak stays."""
+class Deferral(NamedTuple):
+    """Why a site makes a source wait."""
+
+    outcome: str  #: `REFUSED`, `NO_ROBOTS` or `TOO_SLOW`
+    status: int | None  #: of the answer that refused
+    detail: str  #: a sentence
+
+
+def after_deferral(record: SourceRecord, reason: Deferral, now: float) -> SourceRecord:
+    """Return the row after a visit that was refused or deferred; the start of a streak stays."""
     since = start_of_streak(record.refused_since, now)
-    return replace(record, outcome=REFUSED, status=status, refused_since=since)
+    return replace(
+        record,
+        outcome=reason.outcome,
+        status=reason.status,
+        detail=reason.detail,
+        refused_since=since,
+    )
 
 
 def start_of_streak(since: float | None, now: float) -> float:

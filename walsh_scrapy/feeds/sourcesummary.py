@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.crawl.runsummary import denials_by_gate, denied_cells, table
 from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, describe_run_problem, run_problem
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import ReasonGroups, and_more, count_of
 from walsh_scrapy.programname import program_name
@@ -38,10 +39,15 @@ class Problems:
     def __init__(self) -> None:
         self.failures = ReasonGroups()
         self.deferred: dict[str, float] = {}  #: by host: the earliest time, in epoch seconds
+        self.unread_hosts: set[str] = set()  #: of sources that failed or were refused
 
     def failed(self, url: str, reason: str) -> None:
         """Count a source that failed; ``reason`` is one sentence."""
         self.failures.add(host_of(url), reason)
+
+    def unread(self, url: str) -> None:
+        """Note that a source failed, or that its site made it wait, and that this is new."""
+        self.unread_hosts.add(host_of(url))
 
     def defer(self, url: str, until: float) -> None:
         """Note that a request is deferred until a time in epoch seconds."""
@@ -70,15 +76,6 @@ def done_sources(stats: Mapping[str, Any]) -> int:
     return int(ended + sum(counts["denied"].values()))
 
 
-def is_none_read(stats: Mapping[str, Any]) -> bool:
-    """Return True if sources failed, and none was fetched or unchanged: the exit status is 1.
-
-    Denied, deferred and later sources have not failed, but they are not a success either.
-    """
-    counts = source_counts(stats)
-    return bool(counts["failed"]) and not (counts["fetched"] or counts["unchanged"])
-
-
 def undelivered_count(stats: Mapping[str, Any]) -> int:
     """Return the number of new entries that a pipeline or an export may not have got.
 
@@ -89,16 +86,19 @@ def undelivered_count(stats: Mapping[str, Any]) -> int:
     return int(stats.get("walsh/items/undelivered", 0))
 
 
-def error_of(stats: Mapping[str, Any], run: int | None) -> str:
+def error_of(summary: Mapping[str, Any], run: int | None) -> str:
     """Return why a run has failed, as a sentence for the log; "" if it has not.
 
-    The exit status of such a run is 1.
+    The log has the reason of an early end already.
     """
     errors: list[str] = []
-    if is_none_read(stats):
-        errors.append(f"no source was read, and {source_counts(stats)['failed']} failed")
-    if undelivered := undelivered_count(stats):
-        entries = count_of(undelivered, "new entry was", "new entries were")
+    if summary["problem"] in ("nothing_read", "no_blocklist"):
+        waiting = f"{summary['failed']} failed and {summary['deferred']} deferred"
+        sentence = describe_run_problem(summary["problem"])
+        is_unread = summary["problem"] == "nothing_read"
+        errors.append(f"{sentence}: {waiting}" if is_unread else sentence)
+    if summary["undelivered"]:
+        entries = count_of(summary["undelivered"], "new entry was", "new entries were")
         again = f"`{program_name()} new --run {run} --json` prints the entries of this run"
         errors.append(f"{entries} not delivered, because a pipeline or an export failed; {again}")
     return "; ".join(errors)
@@ -115,6 +115,15 @@ def source_summary(
     deferred_hosts = sorted(problems.deferred.items(), key=lambda item: item[1])
     summary |= {
         "finish_reason": reason,
+        "problem": run_problem(
+            reason,
+            {
+                "read": summary["fetched"] + summary["unchanged"],
+                "failed_hosts": len(problems.unread_hosts),
+                "undelivered": undelivered_count(stats),
+                "no_blocklist": stats.get("walsh/blocklist/missing", 0),
+            },
+        ),
         "not_reached": max(summary["due"] - done_sources(stats), 0),
         "deferred_until": stats.get("walsh/sources/deferred_until"),
         "deferred_hosts": dict(deferred_hosts[:MAX_DEFERRED_HOSTS]),
@@ -176,9 +185,16 @@ def source_lines(summary: Mapping[str, Any]) -> list[str]:
         ("new entries", summary["new_entries"], f"{summary['known_entries']} known before"),
         ("repeated", summary["repeated_entries"], "twice in one document, counted once"),
         ("undelivered", summary["undelivered"], "a pipeline or an export failed"),
+        ("problems", sum(summary["problems"].values()), _problem_words(summary["problems"])),
     ]
     steps = [f"next: {step}" for step in summary["next"]]
     return [*table(rows), *_comment_lines(summary["comments"]), *steps]
+
+
+def _problem_words(problems: Mapping[str, int]) -> str:
+    """Return which problems sources have now, the most common one first."""
+    counts = sorted(problems.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{number} {SOURCE_PROBLEMS[problem]}" for problem, number in counts)
 
 
 def _failure_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -144,6 +144,18 @@ def format_seconds(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def format_relative(seconds: float) -> str:
+    """Format a moment by its distance from now, in its largest unit: `in 23 h`, `3 d ago`.
+
+    ``seconds`` is negative for the past.
+    """
+    length = format_seconds(round(abs(seconds))).split(" ")
+    distance = " ".join(length[:2])
+    if round(seconds) == 0:
+        return "now"
+    return f"in {distance}" if seconds > 0 else f"{distance} ago"
+
+
 class Explained(Exception):
     """Something cannot be used or done; the message is the reason, as a sentence."""
 

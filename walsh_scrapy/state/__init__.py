@@ -10,8 +10,10 @@ from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.evidence import BlocklistStore, EvidenceStore, Log, RobotsStore
 from walsh_scrapy.state.hoststore import HostStore, old_hosts
+from walsh_scrapy.state.reportstore import ReportStore
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runstore import RunStore
+from walsh_scrapy.state.sql import NO_TERMS, Terms
 from walsh_scrapy.state.upgrades import upgrade as upgrade_state
 from walsh_scrapy.state.views import ViewQuery
 
@@ -53,6 +55,7 @@ class State:
         self.blocklist = BlocklistStore(self.database)
         self.evidence = EvidenceStore(self.database)
         self.runs = RunStore(self.database)
+        self.reports = ReportStore(self.database)
         self.backups = BackupStore(self.database)
 
     def rows(
@@ -65,16 +68,17 @@ class State:
         order_by: str = "",
         limit: int | None = None,
         params: Mapping[str, Any] | None = None,
+        terms: Terms = NO_TERMS,
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a view (``readable_sources``, ...) as dictionaries, one by one.
 
         ``columns``, ``where``, ``group_by`` and ``order_by`` are SQL about the columns of the view,
-        with ``:name`` for each of ``params``. Booleans are ``bool``, times are RFC 3339 texts,
-        missing values None. All rows are from the moment at which the first one is read, by the
-        clock of this state. The database is only read, and need not have the stored views. Raises
-        StateError if it fails.
+        with ``:name`` for each of ``params``; ``terms`` replace what the state knows. Booleans are
+        ``bool``, times are RFC 3339 texts, missing values None. All rows are from the moment at
+        which the first one is read, by the clock of this state. The database is only read, and need
+        not have the stored views. Raises StateError if it fails.
         """
-        query = ViewQuery(view, columns, where, group_by, order_by, limit)
+        query = ViewQuery(view, columns, where, group_by, order_by, limit, terms)
         return self.database.rows(query, params or {})
 
     @contextmanager

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
+#: The outcomes of visits that are deferred because no robots.txt came, or a delay is too long.
+NO_ROBOTS: Final = "robots.txt unavailable"
+TOO_SLOW: Final = "delay too long"
 #: Unchanged documents in a row after which the operator is told that the server ignores validators.
 MAX_RESENT: Final = 3
 #: The values of a row by the names of its columns.
@@ -61,7 +64,8 @@ class SourceRecord:
     unconnected: bool = False  #: whether the last visit failed before any connection
     failing_since: float | None = None  #: the first of these failures
     status: int | None = None  #: of the last response
-    refused_since: float | None = None  #: the first of the refusals (429, 503) in a row
+    refused_since: float | None = None  #: the first of the refused or deferred visits in a row
+    deferred_until: float | None = None  #: until when the last one of these is deferred
     server_interval: float = 0.0  #: seconds between visits, as the server asks
     feed_interval: float = 0.0  #: seconds between visits, as the feed asks
     skip_hours: str = ""  #: numbers separated by commas, UTC
@@ -83,6 +87,7 @@ class SourceRecord:
     # A visit that was going on when the operator resumed it must not restore the old state.
     resumed: int = 0  #: times that the operator resumed it
     repeated: int = 0  #: entries that its last document listed once more
+    read_at: float | None = None  #: the last time that its document was read, or was unchanged
 
     @property
     def is_refused(self) -> bool:
@@ -170,10 +175,17 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-def upsert(connection: Connection, table: Table, rows: RowValues | Sequence[RowValues]) -> None:
-    """Insert a row or several; if the primary key exists, replace the other columns."""
+def upsert(
+    connection: Connection,
+    table: Table,
+    rows: RowValues | Sequence[RowValues],
+    *,
+    kept: tuple[str, ...] = (),
+) -> None:
+    """Insert a row or several; if the primary key exists, replace the columns that are not kept."""
     row = rows if isinstance(rows, Mapping) else rows[0]
-    connection.execute(_upsert(connection.dialect.name, table, tuple(row)), rows)
+    names = tuple(name for name in row if name not in kept)
+    connection.execute(_upsert(connection.dialect.name, table, names), rows)
 
 
 def insert_if_new(

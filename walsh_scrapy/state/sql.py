@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.state.tables import LAST_MOMENT
 
@@ -13,21 +13,57 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
 
+class Terms(NamedTuple):
+    """What a view takes instead of what the state knows; None for that."""
+
+    #: the `id` of the sources file whose sources are declared, instead of the one read last
+    file: int | None = None
+    #: WALSH_MIN_REVISIT in seconds, instead of that of the last crawl
+    min_revisit: float | None = None
+
+
+NO_TERMS: Final = Terms()
+
+
 @dataclass(frozen=True, slots=True)
 class Sql:
     """The expressions that each database writes differently; ``now`` is the clock."""
 
     dialect: Dialect
     now: str  #: epoch seconds
+    terms: Terms = NO_TERMS
 
     @classmethod
-    def for_dialect(cls, dialect: Dialect, now: float | None = None) -> Self:
+    def for_dialect(
+        cls, dialect: Dialect, now: float | None = None, terms: Terms = NO_TERMS
+    ) -> Self:
         """Return the expressions of a dialect; ``now`` (epoch seconds) replaces the clock."""
         if now is not None:
-            return cls(dialect, repr(float(now)))
-        if dialect.name == "sqlite":
-            return cls(dialect, "((julianday('now') - 2440587.5) * 86400.0)")
-        return cls(dialect, "extract(epoch FROM now())::double precision")
+            clock = repr(float(now))
+        elif dialect.name == "sqlite":
+            clock = "((julianday('now') - 2440587.5) * 86400.0)"
+        else:
+            clock = "extract(epoch FROM now())::double precision"
+        return cls(dialect, clock, terms)
+
+    @property
+    def file(self) -> str:
+        """The sources file whose sources are declared: as in the terms, or the one read last."""
+        newest = "(SELECT id FROM files ORDER BY read_at DESC, id DESC LIMIT 1)"
+        return newest if self.terms.file is None else str(int(self.terms.file))
+
+    @property
+    def min_revisit(self) -> str:
+        """Seconds between two visits of a source: as in the terms, or those of the last crawl."""
+        if self.terms.min_revisit is not None:
+            return repr(min(float(self.terms.min_revisit), 1e15))
+        last = f"CAST({self.last_setting('min_revisit')} AS DOUBLE PRECISION)"
+        return f"coalesce({last}, 86400.0)"
+
+    def last_setting(self, name: str) -> str:
+        """Return a setting of the last crawl; NULL if there was none."""
+        last = "FROM runs WHERE command = '' ORDER BY id DESC LIMIT 1"
+        return f"(SELECT {self.field('settings', name)} {last})"
 
     @property
     def is_sqlite(self) -> bool:
@@ -108,24 +144,3 @@ class Sql:
 def whole(seconds: str) -> str:
     """Return seconds as a whole number."""
     return f"CAST(round({seconds}) AS BIGINT)"
-
-
-def length(seconds: str) -> str:
-    """Return whole seconds in their two largest units: `2 h 5 min`."""
-
-    def in_units(large: int, name: str, small: int, small_name: str) -> str:
-        rest = f"(({seconds} - {seconds} / {large} * {large}) / {small})"
-        tail = f"CASE WHEN {rest} > 0 THEN ' ' || {rest} || ' {small_name}' ELSE '' END"
-        return f"({seconds} / {large}) || ' {name}' || {tail}"
-
-    return (
-        f"CASE WHEN {seconds} < 60 THEN {seconds} || ' s' "
-        f"WHEN {seconds} < 3600 THEN {in_units(60, 'min', 1, 's')} "
-        f"WHEN {seconds} < 86400 THEN {in_units(3600, 'h', 60, 'min')} "
-        f"ELSE {in_units(86400, 'd', 3600, 'h')} END"
-    )
-
-
-def times(number: str) -> str:
-    """Return a number of repetitions in words: `1 time in a row`."""
-    return f"{number} || CASE WHEN {number} = 1 THEN ' time in a row' ELSE ' times in a row' END"

@@ -237,6 +237,8 @@ declared = Table(
     Column("details", Text, nullable=False),
     #: the host of the URL that is requested, or its domain if domains are paced
     Column("host", String(255), nullable=False),
+    #: when the file had it first
+    Column("added_at", Double, nullable=False, server_default="0"),
     # As in `sources`.
     Column("visited_at", Double),
     Column("not_before", Double, nullable=False, server_default="0"),
@@ -398,6 +400,15 @@ readers = Table(
     Column("name", String(64), nullable=False, unique=True),
     Column("seq", BigInteger, nullable=False),  #: the last one that it has got
     Column("read_at", Double, nullable=False),  #: when it got it
+)
+
+#: The problems that `walsh status --since-last NAME` has reported, and that go on.
+reports = Table(
+    "reports",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    #: JSON: the time of the last report, and its problems
+    Column("problems", Text, nullable=False),
 )
 
 #: Other sources that had an entry too, with the keys of the entry as they listed it last.

@@ -47,12 +47,15 @@ from walsh_scrapy.state.tables import (
     VERSION,
     ambiguous_keys,
     choices,
+    declared,
     entries,
+    files,
     first_choices,
     lock_schema,
     metadata,
     overrides,
     readers,
+    reports,
     runs,
     schema_version,
     set_dialect_options,
@@ -157,7 +160,13 @@ def _to_6(connection: Connection, report: Callable[[str], None]) -> None:
     by_place = update(entries).where(entries.c.key == places.c.key).values(seq=places.c.place)
     last = str(connection.execute(by_place).rowcount)
     connection.execute(update(choices).where(choices.c.name == LAST_SEQ).values(value=last))
-    _add_columns(connection, sources.c.repeated)
+    _add_columns(connection, *sources.c["repeated", "read_at", "deferred_until"])
+    _add_columns(connection, declared.c.added_at)
+    was_read = func.coalesce(sources.c.failing_since, sources.c.visited_at)
+    connection.execute(update(sources).where(sources.c.format != "").values(read_at=was_read))
+    file_read_at = select(files.c.read_at).where(files.c.id == declared.c.file).scalar_subquery()
+    connection.execute(update(declared).values(added_at=func.coalesce(file_read_at, 0.0)))
+    reports.create(connection)
     _renew_entry_keys(connection, report)
 
 

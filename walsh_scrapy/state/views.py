@@ -1,9 +1,10 @@
 """The stored views of the state: the lists that commands print, in SQL for both databases.
 
-For each row a view decides what is wrong (`problem`), what to do about it (`advice`), and which
-rows come first (`rank`). Times are RFC 3339 texts in UTC (`2026-05-23T06:00:00Z`), which sort as
-times do. Durations are seconds. A missing value is NULL. Columns that end in `days_ago` are
-numbers, so that a query for the last week needs no clock.
+Views have codes, numbers and times; `policy.advice` and `policy.problems` have the words. For each
+row a view decides what is wrong (`problem`), and which rows come first (`rank`). Times are RFC 3339
+texts in UTC (`2026-05-23T06:00:00Z`), which sort as times do. Durations are seconds. A missing
+value is NULL. Columns that end in `days_ago` are numbers, so that a query for the last week needs
+no clock.
 
 The docstring of a view describes its columns. `make references` copies it to docs/state.md.
 
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Double, literal_column, select, text
 
-from walsh_scrapy.policy.durations import CLOCK_SKEW
 from walsh_scrapy.policy.pacing import MAX_EXCHANGE_SECONDS
 from walsh_scrapy.state.gaps import gap_view
-from walsh_scrapy.state.records import MAX_RESENT, REFUSED, upsert
-from walsh_scrapy.state.sql import Sql, length, times, whole
+from walsh_scrapy.state.problemview import SOURCE_PROBLEM, SOURCE_SINCE, problems_view
+from walsh_scrapy.state.records import NO_ROBOTS, REFUSED, TOO_SLOW, upsert
+from walsh_scrapy.state.runview import runs_view
+from walsh_scrapy.state.sql import NO_TERMS, Sql, Terms, whole
 from walsh_scrapy.state.tables import (
     LAST_MOMENT,
     STATE_ID,
@@ -37,13 +39,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Dialect
 
-#: The advice for a source that a gate denies, by the name of the gate; a command is appended.
-DENIAL_ADVICE: Final = {
-    "scope": "No source may be that. Remove it. To see why:",
-    "privatehosts": "Its address is not public. Correct it, or remove it. To see why:",
-    "blocklist": "It is on a blocklist. Remove it from the sources file. To see on which:",
-    "robots": "Its robots.txt does not allow it. Ask its owner, or remove it. To see the rule:",
-}
 #: Columns that are booleans on PostgreSQL, and 0 or 1 on SQLite.
 BOOLEANS: Final = frozenset(
     {
@@ -53,8 +48,6 @@ BOOLEANS: Final = frozenset(
 )  # fmt: skip
 
 
-#: The sources file that a crawl or `walsh sources sync` read last.
-NEWEST_FILE: Final = "(SELECT id FROM files ORDER BY read_at DESC, id DESC LIMIT 1)"
 #: The entries of a source, with those that another source had first: a source is alive even if all
 #: of its articles are in another source too.
 ENTRIES_OF_SOURCE: Final = """(
@@ -63,20 +56,6 @@ ENTRIES_OF_SOURCE: Final = """(
         SELECT entries.first_seen FROM sightings JOIN entries ON entries.key = sightings.key
         WHERE sightings.source = source_url AND entries.source <> source_url
     ) AS given"""
-#: A status with its reason phrase.
-STATUS: Final = """status || CASE status
-    WHEN 400 THEN ' Bad Request' WHEN 401 THEN ' Unauthorized' WHEN 402 THEN ' Payment Required'
-    WHEN 403 THEN ' Forbidden' WHEN 404 THEN ' Not Found' WHEN 405 THEN ' Method Not Allowed'
-    WHEN 406 THEN ' Not Acceptable' WHEN 410 THEN ' Gone' WHEN 429 THEN ' Too Many Requests'
-    WHEN 451 THEN ' Unavailable For Legal Reasons' WHEN 500 THEN ' Internal Server Error'
-    WHEN 502 THEN ' Bad Gateway' WHEN 503 THEN ' Service Unavailable'
-    WHEN 504 THEN ' Gateway Timeout' ELSE '' END"""
-
-
-def _last_setting(sql: Sql, name: str) -> str:
-    """Return a setting of the last crawl; NULL if there was none."""
-    last = "FROM runs WHERE command = '' ORDER BY id DESC LIMIT 1"
-    return f"(SELECT {sql.field('settings', name)} {last})"
 
 
 def _sources(sql: Sql) -> str:
@@ -84,23 +63,31 @@ def _sources(sql: Sql) -> str:
 
     Declared means: in the file that a crawl or `walsh sources sync` read last.
 
-    problem: `gone` (410), `failing`, `refused` (429, 503), `denied` by a gate, `moved` permanently,
-        or `resent` (never answered with 304); NULL for a source that is well or not declared
-    advice, rank: what to do; small for urgent sources
+    problem: `gone` (410), `failing`, `refused` (429, 503), `robots` (no robots.txt came), `delay`
+        (its host wants over 30 days between requests), `denied` by a gate, `moved` permanently, or
+        `resent` (never answered with 304); NULL for a source that is well or not declared
+    rank: small for urgent sources
     url, kind, name, tags, folder, page, every, delay: as declared; tags are separated by commas,
         folders by slashes
     is_declared: whether the sources file has it
     host: the host or domain that is paced
-    outcome: of the last visit: `fetched`, `unchanged`, `404 Not Found`, `denied by robots`, `its
-        redirect is denied by robots`, the reason of another failure, or `not visited yet`
+    outcome: of the last visit: `fetched`, `unchanged`, `failed`, `gone`, `refused`, `denied by
+        robots` or by another gate, `robots.txt unavailable`, `delay too long`; `new` before it
     status, detail: of the last answer; the outcome as a sentence
-    failures, failing_since, refused_since: failures in a row; the first of them, of the refusals
-    visited_at, first_visited_at: the last visit, and the first one
+    failures, failing_since, refused_since: failures in a row; the first of them, of the visits in a
+        row that were refused or deferred
+    visited_at, first_visited_at, read_at: the last visit, the first one, and the last one that
+        found a document, new or unchanged
+    added_at: when the sources file had it first
     since: when the problem began, if that is recorded
     due_at: when it is due; NULL for at once, and for never
-    is_due, due_reason: whether it is due now; why it is due then
-    next_visit: `now`, `never`, or the later of `due_at` and `hold_until`
-    hold_until, refused_until: the end of the hold of its host; when its site may accept it again
+    is_due: whether it is due now
+    due_rule, due_wait: why it is due then: `gone`, `new`, `clock` (its last visit lies in the
+        future), `resumed`, `asked` (by server or feed) or `operator`; the seconds since its visit
+    min_revisit: WALSH_MIN_REVISIT of the last crawl, in seconds
+    next_visit: `now`, `never`, or the latest of `due_at`, `hold_until` and `refused_until`
+    hold_until, refused_until: the end of the hold of its host; when a visit that was refused or
+        deferred is tried again
     entries, newest_entry_at, newest_days_ago: how many entries it had; when the last was first seen
     moved_to, moved_since, move_settled, move_failing_since: the target of permanent redirects, the
         first of them, whether requests go there, and since when these fail
@@ -114,9 +101,8 @@ def _sources(sql: Sql) -> str:
     etag, last_modified, validator_url: the validators, in hexadecimal digits if they are not ASCII;
         the one URL that they are sent to
     """
-    revisit = f"CAST({_last_setting(sql, 'min_revisit')} AS DOUBLE PRECISION)"
     now = literal_column(sql.now, Double)
-    min_revisit = literal_column(f"coalesce({revisit}, 86400.0)", Double)
+    min_revisit = literal_column(sql.min_revisit, Double)
     # Every query needs the time, but only a query that shows the reason needs that.
     moment = Due.from_columns(
         sources.alias("s"), literal_column("d.every", Double), min_revisit, now
@@ -129,86 +115,45 @@ def _sources(sql: Sql) -> str:
         value.compile(dialect=sql.dialect, compile_kwargs=literal) for value in (moment, rule)
     )
     hold_end = sql.time("hold_until")
-    until = f"' is on hold until ' || {hold_end}"
 
     def from_hold(value: str, condition: str) -> str:
         """Return a value from the row of the host, if that is on hold and the condition holds."""
         return f"""(SELECT {value} FROM hosts WHERE hosts.host = judged.host
             AND hold_until > {sql.now} AND {condition})"""
 
-    denials = "\n".join(
-        f"            WHEN outcome = 'denied by {gate}' THEN '{advice} walsh mayfetch ' || url"
-        for gate, advice in DENIAL_ADVICE.items()
-    )
     return f"""
 WITH facts AS (
     SELECT coalesce(d.url, s.url) AS url, coalesce(d.kind, s.kind) AS kind, d.every, d.delay,
         d.details, d.host, d.file IS NOT NULL AS is_declared, s.url AS source_url, s.outcome,
         s.status, nullif(s.detail, '') AS detail, s.failures, s.failing_since, s.refused_since,
-        s.visited_at, s.first_visited_at,
+        s.visited_at, s.first_visited_at, s.read_at, d.added_at, s.deferred_until,
         CASE WHEN s.moved_to <> coalesce(d.url, s.url) THEN s.moved_to END AS moved_to,
         s.moved_since, s.move_settled, s.move_failing_since, s.onward_to, s.onward_since,
         s.server_interval, s.feed_interval, s.skip_hours, s.skip_days, s.format, s.resent,
         s.repeated, s.etag, s.last_modified, s.validator_url,
         CASE WHEN d.file IS NOT NULL THEN {due_at} END AS due,
         s.not_before, s.unconnected,
-        CASE WHEN d.file IS NULL THEN NULL
-            WHEN s.not_before >= {LAST_MOMENT} THEN 'gone'
-            WHEN s.outcome LIKE 'denied%' THEN 'denied'
-            WHEN s.outcome = '{REFUSED}' THEN 'refused'
-            WHEN s.failures > 0 THEN 'failing'
-            WHEN s.moved_to <> d.url AND s.move_settled THEN 'moved'
-            WHEN s.resent >= {MAX_RESENT} THEN 'resent' END AS problem
+        CASE WHEN d.file IS NOT NULL THEN {SOURCE_PROBLEM} END AS problem
     FROM sources s
-    LEFT JOIN declared d ON d.url_key = s.url_key AND d.file = {NEWEST_FILE}
+    LEFT JOIN declared d ON d.url_key = s.url_key AND d.file = {sql.file}
     UNION ALL
     SELECT url, kind, every, delay, details, host, true, NULL, 'new',
-        NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL,
+        NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, added_at, NULL,
+        NULL, NULL, false, NULL, NULL, NULL,
         0.0, 0.0, '', '', '', 0, 0, NULL, NULL, NULL, 0.0, 0.0, false, NULL
-    FROM declared WHERE +file = {NEWEST_FILE}
+    FROM declared WHERE +file = {sql.file}
         AND NOT EXISTS (SELECT 1 FROM sources WHERE sources.url_key = declared.url_key)
 ), judged AS (
     SELECT facts.*,
         CASE WHEN due > 0 AND due < {LAST_MOMENT} THEN {whole("due - visited_at")} END AS wait,
-        {sql.greatest("server_interval", "feed_interval")} AS asked
+        coalesce(deferred_until > {sql.now} AND deferred_until > due, false) AS is_deferred
     FROM facts
 )
 SELECT problem,
-    CASE problem
-        WHEN 'gone' THEN 'Remove it from the sources file. If it is reachable again: '
-            || 'walsh sources resume ' || url
-        WHEN 'denied' THEN CASE
-{denials}
-            ELSE substr(outcome, 11) || ', a middleware of this project, denies it. To see why: '
-                || 'walsh why ' || url END
-        WHEN 'refused' THEN 'The site wants a wait. To see its end and its reason: walsh hosts'
-        WHEN 'failing' THEN CASE
-            WHEN status IN (401, 402, 403) THEN
-                'The site does not want this. Ask its owner, or remove it from the sources file.'
-            WHEN status IN (404, 405, 451) THEN
-                'Nothing is at this address. Look where it is now: walsh discover ' || url
-            WHEN status < 300 THEN 'The document could not be read as a feed. '
-                || 'Look for others of the site: walsh discover ' || url
-            WHEN status >= 500 AND failures >= 5 THEN
-                'Its server keeps failing. Write to its owner, or remove it.'
-            WHEN failures >= 5 THEN 'It has not answered for long. '
-                || 'Check its address, or remove it: walsh discover ' || url
-            WHEN status >= 500 THEN
-                'Its server failed. Nothing to do yet: it is tried again by itself.'
-            ELSE 'It did not answer. Nothing to do yet: it is tried again by itself.' END
-        WHEN 'moved' THEN 'Write the new address into the sources file: ' || moved_to
-        WHEN 'resent' THEN 'The same document came ' || {times("resent")}
-            || ' instead of 304 Not Modified, so each visit costs the site a whole document. '
-            || CASE WHEN {sql.header("etag")} LIKE 'W/%'
-                OR {sql.header("etag")} LIKE '572F%' THEN
-                'Its ETag is weak: a proxy such as nginx with gzip may have weakened it. Its owner '
-                || 'could compare If-None-Match with and without W/, or use no gzip for feeds.'
-            ELSE 'Its owner could compare If-None-Match and If-Modified-Since with its last answer.'
-            END
-    END AS advice,
     CASE WHEN NOT is_declared THEN 700 ELSE CASE problem
         WHEN 'gone' THEN 0
         WHEN 'failing' THEN 100 - CASE WHEN failures > 90 THEN 90 ELSE failures END
+        WHEN 'robots' THEN 150 WHEN 'delay' THEN 160
         WHEN 'refused' THEN 200 WHEN 'denied' THEN 300 WHEN 'moved' THEN 400 WHEN 'resent' THEN 500
         ELSE CASE WHEN visited_at IS NULL THEN 550 ELSE 600 END END END AS rank,
     url, kind,
@@ -217,49 +162,26 @@ SELECT problem,
     CASE WHEN details <> '' THEN {sql.joined("details", 3, "/")} END AS folder,
     CASE WHEN details <> '' THEN {sql.field("details", 2)} END AS page,
     nullif(every, 0) AS every, delay, is_declared, host,
-    CASE WHEN outcome = 'new' THEN 'not visited yet'
-        WHEN outcome LIKE 'denied by %' AND status BETWEEN 300 AND 399
-            THEN 'its redirect is ' || outcome
-        WHEN outcome IN ('failed', 'gone', '{REFUSED}') AND status >= 400 THEN {STATUS}
-        WHEN outcome = 'failed' THEN coalesce(detail, outcome)
-        ELSE outcome END AS outcome,
-    status, detail, failures,
+    outcome, status, detail, failures,
     {sql.time("failing_since")} AS failing_since,
     {sql.time("refused_since")} AS refused_since,
     {sql.time("visited_at")} AS visited_at,
     {sql.time("first_visited_at")} AS first_visited_at,
-    CASE problem WHEN 'gone' THEN {sql.time("visited_at")}
-        WHEN 'failing' THEN {sql.time("failing_since")}
-        WHEN 'refused' THEN {sql.time("refused_since")}
-        WHEN 'moved' THEN {sql.time("moved_since")} END AS since,
+    {sql.time("read_at")} AS read_at,
+    {sql.time("added_at")} AS added_at,
+    {sql.time(SOURCE_SINCE)} AS since,
     {sql.time("due")} AS due_at,
     coalesce(due <= {sql.now}, false) AS is_due,
-    coalesce({from_hold(f"'due, but ' || hosts.host || {until}", f"due <= {sql.now}")},
-        CASE CASE WHEN is_declared THEN {due_rule} END
-            WHEN 'gone' THEN 'once it is resumed by hand'
-            WHEN 'new' THEN CASE WHEN outcome = '{REFUSED}' THEN
-                'refused' || coalesce(' (' || status || ')', '') ELSE 'not visited yet' END
-            WHEN 'clock' THEN 'its last visit lies in the future, ' || {sql.time("visited_at")}
-            WHEN 'resumed' THEN 'it was resumed by hand'
-            WHEN 'asked' THEN CASE
-                WHEN due > visited_at + asked AND skip_hours <> '' AND skip_days <> ''
-                    THEN 'the feed''s skipHours and skipDays'
-                WHEN due > visited_at + asked AND skip_hours <> '' THEN 'the feed''s skipHours'
-                WHEN due > visited_at + asked AND skip_days <> '' THEN 'the feed''s skipDays'
-                WHEN feed_interval = asked THEN 'the feed asks for ' || {length("wait")}
-                ELSE 'the server asks for ' || {length("wait")} END
-            WHEN 'operator' THEN CASE
-                WHEN failures > 1 THEN 'failing, doubled to ' || {length("wait")}
-                WHEN failures = 1 THEN 'failing, again after ' || {length("wait")}
-                WHEN every > coalesce({revisit}, 86400.0)
-                    THEN 'every ' || {length("wait")} || ', as declared'
-                ELSE 'every ' || {length("wait")} END
-            ELSE 'no longer declared' END) AS due_reason,
+    CASE WHEN is_declared THEN {due_rule} END AS due_rule, wait AS due_wait,
+    {sql.min_revisit} AS min_revisit,
     coalesce({from_hold(hold_end, "hold_until > due")},
-        CASE WHEN due <= {sql.now} THEN 'now' ELSE {sql.time("due")} END, 'never') AS next_visit,
+        CASE WHEN is_deferred THEN coalesce({sql.time("deferred_until")}, 'never')
+            WHEN due <= {sql.now} THEN 'now' ELSE {sql.time("due")} END, 'never') AS next_visit,
     {from_hold(hold_end, "true")} AS hold_until,
-    CASE WHEN outcome = '{REFUSED}' THEN
-        coalesce({from_hold(hold_end, "hold_until > due")}, {sql.time("due")}) END AS refused_until,
+    CASE WHEN outcome IN ('{REFUSED}', '{NO_ROBOTS}', '{TOO_SLOW}') THEN
+        coalesce({from_hold(hold_end, "hold_until > due")},
+            CASE WHEN is_deferred THEN {sql.time("deferred_until")} ELSE {sql.time("due")} END)
+        END AS refused_until,
     (SELECT count(*) FROM {ENTRIES_OF_SOURCE}) AS entries,
     (SELECT {sql.time("max(first_seen)")} FROM {ENTRIES_OF_SOURCE}) AS newest_entry_at,
     (SELECT {sql.days_ago("max(first_seen)")} FROM {ENTRIES_OF_SOURCE}) AS newest_days_ago,
@@ -280,14 +202,13 @@ def _hosts(sql: Sql) -> str:
     """One row for each host that was requested, or for each registrable domain.
 
     problem: `hold`, `unreachable`, `server errors`, or NULL
-    advice, rank: what to do; small for problems, then for hosts that wait
+    rank: small for problems, then for hosts that wait
     host: its name
     waits_for: `hold`, `in flight` or `delay`; NULL if it may be requested now
     waits_until: when it may be requested
-    reason: why it waits or is slow
     hold_since, hold_until: the last hold, which may be over
-    hold_by, hold_status: its cause: `retry-after`, `visit-time`, `backoff` or `unreachable`; the
-        status that caused it
+    hold_by, hold_status, held_for: its cause: `retry-after`, `visit-time`, `backoff` or
+        `unreachable`; the status that caused it; its length in seconds
     is_on_hold, is_long_hold: whether it is on hold now; for over a day, and not only unreachable
     is_in_flight, in_flight_until: whether a request is in flight, and its latest end
     delay: seconds from the last exchange to the next request
@@ -299,11 +220,6 @@ def _hosts(sql: Sql) -> str:
     owner: the worker that owns it
     last_override, last_override_at, last_override_reason: your last change
     """
-    answer = """CASE WHEN hold_status > 0 THEN 'it answered ' || hold_status
-        ELSE 'there was no answer' END"""
-    in_a_row = f"CASE WHEN unreachable > 0 THEN ' ' || {times('unreachable')} ELSE '' END"
-    unreachable = f"'it was unreachable' || {in_a_row}"
-    is_operators = "operator_delay > delay AND waits_for = 'delay'"
     # A time in the future was written before a clock was set back: it is shown as now.
     ahead = sql.greatest("0.0", f"hold_since - {sql.now}")
     return f"""
@@ -339,45 +255,14 @@ WITH moments AS (
     FROM waits
 )
 SELECT problem,
-    CASE problem
-        WHEN 'hold' THEN CASE hold_by
-            WHEN 'unreachable' THEN 'Check its name and address. To try again now: '
-            ELSE 'Wait until then. To request it earlier, with a reason: ' END
-            || 'walsh hosts release ' || judged.host || ' --because REASON'
-        WHEN 'unreachable' THEN
-            'It comes last in the next run. If it stays away: check its name and address.'
-        WHEN 'server errors' THEN
-            'Nothing to do yet: it gets fewer requests until it answers well again.'
-    END AS advice,
     CASE problem WHEN 'hold' THEN 0 WHEN 'unreachable' THEN 1 WHEN 'server errors' THEN 2
         ELSE CASE WHEN waits_for IS NOT NULL THEN 3 WHEN operator_delay > 0 THEN 4 ELSE 5 END
         END AS rank,
     judged.host AS host, waits_for,
     CASE WHEN waits_for IS NOT NULL THEN {sql.time("ready_at")} END AS waits_until,
-    nullif(substr(
-        CASE WHEN is_on_hold THEN '; on hold: ' || CASE hold_by
-            WHEN 'retry-after' THEN {answer} || ' and asked for ' || {length("held_for")}
-                || ' (Retry-After)'
-            WHEN 'visit-time' THEN 'its robots.txt demands that (Visit-time)'
-            WHEN 'unreachable' THEN
-                CASE WHEN unreachable > 0 THEN {unreachable} ELSE 'it was unreachable' END
-            WHEN 'backoff' THEN {answer} || CASE WHEN refusals > 1
-                THEN ', ' || {times("refusals")} ELSE '' END || ' (our backoff)'
-            ELSE 'its cause is not recorded' END
-            WHEN unreachable > 0 THEN '; ' || {unreachable} || ', so it comes last in a run'
-            ELSE '' END
-        || CASE waits_for WHEN 'in flight' THEN '; a request is in flight'
-            WHEN 'delay' THEN '; one request every ' || {length(whole("required_delay"))}
-                || CASE WHEN {is_operators} THEN ', a delay set by hand' ELSE '' END
-            ELSE '' END
-        || CASE WHEN server_errors > 0 THEN '; it answered ' || {times("server_errors")}
-            || ' with 500, 502 or 504, so its delay is longer' ELSE '' END
-        || CASE WHEN operator_delay > 0 AND NOT coalesce({is_operators}, false)
-            THEN '; its delay was set by hand: ' || {length(whole("operator_delay"))} ELSE '' END,
-        3), '') AS reason,
     {sql.time("hold_since")} AS hold_since,
     {sql.time("hold_until")} AS hold_until,
-    hold_by, nullif(hold_status, 0) AS hold_status, is_on_hold,
+    hold_by, nullif(hold_status, 0) AS hold_status, held_for, is_on_hold,
     is_on_hold AND held_for > 86400 AND coalesce(hold_by, '') <> 'unreachable' AS is_long_hold,
     is_in_flight,
     {sql.time("in_flight_until")} AS in_flight_until,
@@ -421,7 +306,7 @@ def _entries(sql: Sql) -> str:
     fields = ", ".join(f"{sql.field('item', name)} AS {name}" for name in names)
     declared_name = f"""(SELECT {sql.field("details", 0)}
         FROM sources JOIN declared ON declared.url_key = sources.url_key
-            AND declared.file = {NEWEST_FILE} AND details <> ''
+            AND declared.file = {sql.file} AND details <> ''
         WHERE sources.url = entries.source)"""
     return f"""
 SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS days_ago, kind,
@@ -429,208 +314,6 @@ SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS d
     {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key, seq,
     (SELECT value FROM choices WHERE name = '{STATE_ID}') || ':' || seq AS position
 FROM entries"""
-
-
-def _judged_runs(sql: Sql) -> str:
-    """Return the SELECT of runs with their problems; times are epoch seconds."""
-    is_open = "SELECT id FROM runs WHERE ended_at IS NULL"
-    max_wait = sql.field("settings", "max_wait")
-    return f"""
-SELECT seen.*,
-    CASE WHEN is_killed THEN 'killed' WHEN ended_at IS NULL THEN 'running' ELSE 'ended' END
-        AS state,
-    CASE WHEN is_killed THEN 'killed'
-        WHEN finish_reason IN ('export_failed', 'gate_failed', 'log_failed', 'machine_trouble',
-            'state_failed') THEN finish_reason
-        WHEN failed > 0 AND coalesce(fetched, 0) + coalesce(unchanged, 0) = 0
-            THEN 'no source was read'
-        WHEN undelivered > 0 THEN 'entries were not delivered' END AS problem
-FROM (
-    SELECT signs.*, ended_at IS NULL AND hosts_owned IS NULL
-        AND {sql.now} - last_sign_at > longest_wait + 900.0 AS is_killed
-    FROM (
-        SELECT runs.*,
-            {sql.number("summary", "failed")} AS failed,
-            {sql.number("summary", "fetched")} AS fetched,
-            {sql.number("summary", "unchanged")} AS unchanged,
-            {sql.number("summary", "undelivered")} AS undelivered,
-            coalesce(ended_at, {sql.greatest("started_at", "coalesce(q.at, 0.0)")}) AS last_sign_at,
-            CASE WHEN {max_wait} IS NULL THEN 0.0 WHEN CAST({max_wait} AS TEXT) = 'inf' THEN 86400.0
-                ELSE {sql.least(f"CAST({max_wait} AS DOUBLE PRECISION)", "86400.0")} END
-                AS longest_wait,
-            w.hosts_owned
-        FROM runs LEFT JOIN (
-            SELECT run, max(requested_at) AS at FROM requests
-            WHERE run IN ({is_open}) AND requested_at <= {sql.now} + {CLOCK_SKEW}
-                AND requested_at >= (SELECT min(started_at) FROM runs WHERE ended_at IS NULL)
-            GROUP BY run
-        ) q ON q.run = runs.id LEFT JOIN (
-            SELECT workers.run, count(hosts.host) AS hosts_owned FROM workers
-            LEFT JOIN hosts ON hosts.owner = workers.id
-            WHERE workers.expires_at > {sql.now} GROUP BY workers.run
-        ) w ON w.run = runs.id
-    ) signs
-) seen"""
-
-
-def _runs(sql: Sql) -> str:
-    """One row for each crawl, and for each command that requested a URL by hand.
-
-    run: its number
-    problem: `killed`, the reason for an early end (`export_failed`, `gate_failed`, `log_failed`,
-        `machine_trouble`, `state_failed`), `no source was read`, `entries were not delivered` to
-        a pipeline or an export, or NULL
-    advice, rank: what to do; 0 for a problem of the last two days, 1 for a running one
-    spider, command: its spider; the command that requested by hand, NULL for a crawl
-    state: `running`, `ended` or `killed`
-    started_at, days_ago, ended_at, duration: its start, its end, and the seconds between them
-    finish_reason: its end, as Scrapy names it
-    requests: how many the log has of it
-    new_entries, undelivered: new entries; those that a pipeline or an export may not have got
-    fetched, unchanged, failed, deferred, denied: sources by outcome
-    hosts_owned, last_sign_at: how many hosts it owns now; its end, last request, or start
-    https_signed_by: the id of the key that signed its requests
-    versions, summary: JSON objects; `walsh_scrapy/summary.schema.json` describes the summary
-    """
-    denied = sql.field("summary", "denied")
-    denied_counts = f"json_each({denied})" if sql.is_sqlite else f"json_each_text({denied}::json)"
-    counts = ", ".join(
-        f"{sql.number('summary', name)} AS {name}"
-        for name in (
-            "new_entries",
-            "undelivered",
-            "fetched",
-            "unchanged",
-            "failed",
-            "deferred",
-        )
-    )
-    return f"""
-SELECT id AS run, problem,
-    CASE WHEN problem = 'killed' THEN 'Was it killed, or out of memory? '
-            || 'The next crawl goes on with the sources that are still due. '
-            || 'If pipelines or exports need its entries: walsh new --run ' || id
-        WHEN undelivered > 0 THEN 'To see its log, and to get its entries again: '
-            || 'walsh new --run ' || id
-        WHEN problem = 'no source was read' THEN
-            'See why, and whether the network works: walsh sources --failing'
-        WHEN problem IS NOT NULL THEN 'Its log says why it could not go on.' END AS advice,
-    CASE WHEN problem IS NOT NULL AND last_sign_at > {sql.now} - 172800.0 THEN 0
-        WHEN state = 'running' THEN 1 ELSE 2 END AS rank,
-    spider, nullif(command, '') AS command, state,
-    {sql.time("started_at")} AS started_at, {sql.days_ago("started_at")} AS days_ago,
-    {sql.time("ended_at")} AS ended_at, ended_at - started_at AS duration,
-    nullif(finish_reason, '') AS finish_reason,
-    logged.requests,
-    {counts},
-    CASE WHEN {denied} IS NOT NULL THEN
-        (SELECT sum(CAST(value AS INTEGER)) FROM {denied_counts}) END AS denied,
-    hosts_owned,
-    {sql.time("last_sign_at")} AS last_sign_at,
-    nullif({sql.field("settings", "signing_key")}, '') AS https_signed_by, versions, summary
-FROM ({_judged_runs(sql)}) judged
-    LEFT JOIN (SELECT run, count(*) AS requests FROM requests GROUP BY run) logged
-    ON logged.run = judged.id"""
-
-
-def _problems(sql: Sql) -> str:
-    """One row for each problem that the database shows; `walsh status` lists more.
-
-    severity: `warning` or `critical`
-    problem: what is wrong
-    subject: the run, host, URL or table
-    since: when it began
-    advice, command: what to do; a command that shows more
-    rank: 0 for critical, 1 for a warning
-    """
-    now = sql.now
-    list_url = _last_setting(sql, "blocklist_url")
-    refresh = sql.field(sql.first_line("adopted"), 0)
-    latest = "\n    UNION ALL ".join(
-        f"SELECT '{table}' AS name, max({column}) AS at FROM {table}"
-        for table, column in (
-            ("runs", f"{sql.greatest('started_at', 'coalesce(ended_at, 0.0)')}"),
-            ("requests", "requested_at"),
-            ("entries", "first_seen"),
-            ("sources", "visited_at"),
-            ("hosts", f"{sql.greatest('coalesce(request_ended_at, 0.0)', 'hold_since')}"),
-            ("robots", "requested_at"),
-            ("blocklist", "requested_at"),
-        )
-    )
-    return f"""
-WITH crawls AS (
-    SELECT * FROM ({_judged_runs(sql)}) judged
-    WHERE command = '' AND started_at > {now} - 2592000.0 AND started_at <= {now} + {CLOCK_SKEW}
-        AND coalesce(ended_at, 0.0) <= {now} + {CLOCK_SKEW}
-), good AS (
-    SELECT max(CASE WHEN state = 'ended' AND problem IS NULL THEN ended_at END) AS ended_at,
-        min(started_at) AS first_at
-    FROM crawls
-), blocklists AS (
-    SELECT wanted.url, requested_at, coalesce(CAST({refresh} AS DOUBLE PRECISION), 0.0) AS refresh
-    FROM (SELECT {list_url} AS url) wanted LEFT JOIN blocklist ON blocklist.url = wanted.url
-    WHERE wanted.url <> ''
-), counted AS (
-    SELECT count(*) AS sources, sum(CASE WHEN failures > 0 THEN 1 ELSE 0 END) AS failing
-    FROM declared WHERE file = {NEWEST_FILE}
-), refusals AS (
-    SELECT declared.host, count(*) AS sources, min(sources.refused_since) AS since
-    FROM sources JOIN declared ON declared.url_key = sources.url_key
-    WHERE sources.outcome = '{REFUSED}' AND sources.refused_since < {now} - 86400.0
-        AND declared.file = {NEWEST_FILE}
-    GROUP BY declared.host
-), latest AS (
-    {latest}
-), found AS (
-    SELECT 'warning' AS severity, 'no crawl is recorded' AS problem, CAST(NULL AS TEXT) AS subject,
-        CAST(NULL AS DOUBLE PRECISION) AS since, 'Start one.' AS advice,
-        'scrapy crawl feeds' AS command
-    FROM good WHERE first_at IS NULL
-    UNION ALL SELECT
-        CASE WHEN {now} - coalesce(ended_at, first_at) > 180000.0 THEN 'critical'
-            ELSE 'warning' END,
-        CASE WHEN ended_at IS NULL THEN 'no crawl has ended well'
-            ELSE 'no crawl has ended well since' END,
-        NULL, coalesce(ended_at, first_at), 'Look at the log of the last one.', 'walsh runs'
-    FROM good WHERE {now} - coalesce(ended_at, first_at) > 93600.0
-    UNION ALL SELECT 'warning', 'the last crawl went wrong: ' || problem, 'run ' || id, started_at,
-        'Look at its log.', 'walsh runs'
-    FROM crawls WHERE problem IS NOT NULL AND id = (
-        SELECT id FROM crawls WHERE state = 'ended' ORDER BY started_at DESC, id DESC LIMIT 1)
-    UNION ALL SELECT 'warning', 'a crawl did not end', 'run ' || id, last_sign_at,
-        'Was it killed, or out of memory?', 'walsh runs'
-    FROM crawls WHERE state = 'killed' AND last_sign_at >= {now} - 172800.0
-    UNION ALL SELECT 'warning', 'no blocklist was adopted yet', url, NULL, 'Look at the log.', NULL
-    FROM blocklists WHERE requested_at IS NULL
-    UNION ALL SELECT
-        CASE WHEN {now} - requested_at - refresh > 604800.0 THEN 'critical' ELSE 'warning' END,
-        'the copy of the blocklist is old', url, requested_at, 'Its server does not answer.', NULL
-    FROM blocklists WHERE {now} - requested_at - refresh > 93600.0
-    UNION ALL SELECT CASE WHEN 2 * failing > sources THEN 'critical' ELSE 'warning' END,
-        failing || ' of ' || sources || ' sources are failing', NULL, NULL,
-        'They come first in the list of sources.', 'walsh sources --failing'
-    FROM counted WHERE 4 * failing > sources
-    UNION ALL SELECT 'warning',
-        CASE WHEN sources = 1 THEN '1 source is' ELSE sources || ' sources are' END
-            || ' refused (429, 503) for over a day',
-        host, since, 'The site wants a wait.', 'walsh sources --failing'
-    FROM refusals
-    UNION ALL SELECT 'warning',
-        'a host is on hold for over a day, until ' || {sql.time("hold_until")},
-        host, hold_since, 'The list of hosts says why.', 'walsh hosts'
-    FROM hosts WHERE hold_until > {now} AND hold_until - hold_since > 86400.0
-        AND hold_by <> 'unreachable'
-    UNION ALL SELECT 'warning', 'times lie in the future, and do not count', name, at,
-        'Is the clock of this machine right? Then another one wrote them: crawls replace those of '
-        || 'sources, hosts and lists, and those of runs, requests and entries stay until they are '
-        || 'past.', NULL
-    FROM latest WHERE at > {now} + {CLOCK_SKEW}
-)
-SELECT severity, problem, subject,
-    {sql.time("since")} AS since,
-    advice, command, CASE severity WHEN 'critical' THEN 0 ELSE 1 END AS rank
-FROM found"""
 
 
 def _evidence(sql: Sql) -> str:
@@ -753,8 +436,8 @@ VIEWS: Final[dict[str, Callable[[Sql], str]]] = {
     "readable_sources": _sources,
     "readable_hosts": _hosts,
     "readable_entries": _entries,
-    "readable_runs": _runs,
-    "readable_problems": _problems,
+    "readable_runs": runs_view,
+    "problem_facts": problems_view,
     "readable_requests": _requests,
     "readable_denials": _denials,
     "readable_copies": _copies,
@@ -765,9 +448,11 @@ VIEWS: Final[dict[str, Callable[[Sql], str]]] = {
 }
 
 
-def view_select(view: str, dialect: Dialect, now: float | None = None) -> str:
+def view_select(
+    view: str, dialect: Dialect, now: float | None = None, terms: Terms = NO_TERMS
+) -> str:
     """Return the SELECT of a view; ``now`` (epoch seconds) replaces the clock of the database."""
-    return VIEWS[view](Sql.for_dialect(dialect, now)).strip()
+    return VIEWS[view](Sql.for_dialect(dialect, now, terms)).strip()
 
 
 def has_views(connection: Connection) -> bool:
@@ -794,11 +479,12 @@ class ViewQuery(NamedTuple):
     """The parts of a query on a view, in SQL; an empty part is left out."""
 
     view: str
-    columns: str
-    where: str
-    group_by: str
-    order_by: str
-    limit: int | None
+    columns: str = "*"
+    where: str = ""
+    group_by: str = ""
+    order_by: str = ""
+    limit: int | None = None
+    terms: Terms = NO_TERMS
 
     def select_from(self, table: str) -> str:
         """Return the query on a view, or on the SELECT that defines it."""
@@ -815,10 +501,10 @@ def read_view(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a view; ``now`` (epoch seconds) replaces the clock of the database.
 
-    The stored view is read only without ``now``, and if this version made it.
+    The stored view is read only without ``now`` and without terms, and if this version made it.
     """
     view = query.view
-    definition = view_select(view, connection.dialect, now)
+    definition = view_select(view, connection.dialect, now, query.terms)
     stored = connection.scalar(select(choices.c.value).where(choices.c.name == view))
     table = view
     if now is not None or stored != _digest(definition):

@@ -6,6 +6,7 @@ import difflib
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.advice import complete_host
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.wording import format_seconds, printable
 from walsh_scrapy.programname import program_name
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 HOST_ORDER: Final = "rank, coalesce(waits_until, '') DESC, host"
 _LIST: Final = ViewList(
     view="readable_hosts",
-    columns=("problem", "waits_until", "delay", "operator_delay", "host", "reason"),
+    columns=("problem", "waits_until", "delay", "operator_delay", "reason", "host"),
     order_by=HOST_ORDER,
     empty="no host is waiting",
+    complete=complete_host,
+    reads=("*",),
 )
 #: The condition for hosts in the list: waiting, with a problem, or with a delay by the operator.
 IS_LISTED: Final = "problem IS NOT NULL OR waits_for IS NOT NULL OR operator_delay > 0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.advice import complete_run
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.tools.show import ViewList
 
@@ -15,6 +16,8 @@ _LIST: Final = ViewList(
     columns=("problem", "state", "started_at", "duration", "new_entries", "spider"),
     order_by="rank, started_at DESC, run DESC",
     empty="no run is recorded",
+    complete=complete_run,
+    complete_table=dict,
 )
 
 

@@ -11,25 +11,31 @@ import os
 import re
 import shutil
 import sys
+import time
+from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from walsh_scrapy.policy.wording import format_seconds, printable
+from walsh_scrapy.policy.wording import format_relative, format_seconds, printable
 from walsh_scrapy.programname import program_name
+from walsh_scrapy.state.sql import NO_TERMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.state import State
+    from walsh_scrapy.state.sql import Terms
 
 #: The width of a table in terminal cells. The last column may be wider, because URLs are not cut.
 MAX_WIDTH: Final = 100
 #: Other columns are cut, down to _MIN_WIDTH, until the last column has this width if it needs it.
-_LAST_WIDTH: Final = 20
-#: The width to which columns are cut first, which is the length of a time.
-_MIN_WIDTH: Final = 16
+_LAST_WIDTH: Final = 40
+#: The width to which columns are cut first, which is the length of a time such as `12 h ago`.
+_MIN_WIDTH: Final = 8
+#: Columns that a terminal of less than `MAX_WIDTH` cells does not show.
+_WIDE_ONLY: Final = frozenset({"since", "operator_delay", "published"})
 #: The number of rows that set the widths of the columns, so that a long list needs no memory.
 _MEASURED_ROWS: Final = 1000
 #: The maximum width to which `align` pads a column.
@@ -40,7 +46,10 @@ _RED: Final = "\x1b[31m"
 _RESET: Final = "\x1b[0m"
 #: Problems that can wait, and are yellow; all others are red.
 _MILD_PROBLEMS: Final = frozenset(
-    {"warning", "refused", "denied", "moved", "resent", "hold", "unreachable", "server errors"}
+    {
+        *("warning", "note", "refused", "robots", "delay", "denied", "moved", "resent"),
+        *("hold", "unreachable", "server errors"),
+    }
 )
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
 _ONE_LINE: Final = str.maketrans("\t\r\n", "   ")
@@ -62,7 +71,9 @@ def show(
             print(json.dumps(row))
         return
     if sys.stdout.isatty():
-        lines = _format_table(named_rows, columns)
+        is_wide = shutil.get_terminal_size().columns >= MAX_WIDTH
+        shown = [column for column in columns if is_wide or column not in _WIDE_ONLY]
+        lines = _format_table(named_rows, shown)
     else:
         lines = _format_tabs(named_rows, columns)
         print("\t".join(columns))
@@ -96,6 +107,11 @@ class ViewList(NamedTuple):
     columns: Sequence[str]  #: the columns of a table and of a pipe
     order_by: str
     empty: str  #: the sentence if there are no rows
+    #: adds the words to a row with all columns of the view
+    complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    #: the columns that a table and a pipe read, and what adds their words; if they are others
+    reads: Sequence[str] = ()
+    complete_table: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
     def show(
         self,
@@ -104,6 +120,7 @@ class ViewList(NamedTuple):
         as_json: bool,
         where: str = "",
         params: Mapping[str, Any] | None = None,
+        terms: Terms = NO_TERMS,
     ) -> None:
         """Print the rows that match a condition in SQL; none without a state database."""
         if state is None:
@@ -114,12 +131,16 @@ class ViewList(NamedTuple):
                 empty="no crawl has run yet, or WALSH_STATE_URL names another database",
             )
             return
-        # For a million rows, reading a few columns is much faster than reading all.
-        columns = "*" if as_json else ", ".join(self.columns)
         rows = state.rows(
-            self.view, columns=columns, where=where, order_by=self.order_by, params=params
+            self.view,
+            columns="*" if as_json else ", ".join(self.reads or self.columns),
+            where=where,
+            order_by=self.order_by,
+            params=params,
+            terms=terms,
         )
-        show(rows, self.columns, as_json=as_json, empty=self.empty)
+        complete = self.complete if as_json else self.complete_table or self.complete
+        show(map(complete, rows), self.columns, as_json=as_json, empty=self.empty)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -173,16 +194,17 @@ def _format_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> 
     if not first_rows:
         return
     headings = [_heading(column) for column in columns]
+    now = time.time()
     measured = [
         headings,
-        *([_format_readable(row[column]) for column in columns] for row in first_rows),
+        *([_format_brief(row[column], now) for column in columns] for row in first_rows),
     ]
     widths = [max(map(cell_len, cells)) for cells in zip(*measured, strict=True)]
     _fit_widths(widths, [place for place, name in enumerate(columns[:-1]) if name != "command"])
     has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     yield _format_line(headings, widths)
     for row in chain(first_rows, remaining):
-        line = _format_line([_format_readable(row[column]) for column in columns], widths)
+        line = _format_line([_format_brief(row[column], now) for column in columns], widths)
         problem = row.get("severity") or row.get("problem")
         if problem and has_colours:
             line = f"{_YELLOW if problem in _MILD_PROBLEMS else _RED}{line}{_RESET}"
@@ -224,10 +246,19 @@ def _format_readable(value: Any) -> str:  # noqa: ANN401 - columns have any type
     return to_the_minute(_format_cell(value))
 
 
+def _format_brief(value: Any, now: float) -> str:  # noqa: ANN401 - columns have any type
+    """Format a value for a table: a time by its distance from now."""
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return format_relative(datetime.fromisoformat(value).timestamp() - now)
+    return _format_readable(value)
+
+
 def _format_cell(value: Any) -> str:  # noqa: ANN401 - columns have any type
     """Format a value on one line; a missing value is an empty text."""
     if value is None:
         return ""
+    if isinstance(value, float):
+        return str(round(value, 3))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return printable(str(value).translate(_ONE_LINE))

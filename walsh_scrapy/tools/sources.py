@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.feeds.sources.loading import log_warnings
 from walsh_scrapy.feeds.sources.source import Source, declared_urls
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.policy.advice import complete_host, complete_source, source_outcome
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.call import WrongCall, warn
+from walsh_scrapy.tools.problems import terms_of
 from walsh_scrapy.tools.show import ViewList, print_lines, show, show_facts
 from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 from walsh_scrapy.tools.visittime import add_visit_time
@@ -23,18 +25,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from walsh_scrapy.state import State
+    from walsh_scrapy.state.sql import Terms
     from walsh_scrapy.tools.call import Call
 
+_COLUMNS: Final = ("problem", "next_visit", "since", "entries", "outcome", "url")
 _LIST: Final = ViewList(
     view="readable_sources",
-    columns=("problem", "next_visit", "since", "entries", "outcome", "url"),
+    columns=_COLUMNS,
     order_by="rank, coalesce(due_at, ''), url",
     empty="there are no sources",
+    complete=complete_source,
+    # For a million rows, reading a few columns is much faster than reading all.
+    reads=(*_COLUMNS, "status", "detail"),
+    complete_table=lambda row: {**row, "outcome": source_outcome(row)},
 )
 #: The condition in SQL for each option. `:stale` is a moment: now, less the duration of the option.
 _CONDITIONS: Final = {
     "due": "is_due",
-    "failing": "problem IN ('gone', 'failing', 'refused', 'denied')",
+    "failing": "problem IN ('gone', 'failing', 'refused', 'robots', 'delay', 'denied')",
     "stale": "coalesce(newest_entry_at, first_visited_at) < :stale",
 }
 _FAILING_SINCE: Final = "failing_since <= :failing"
@@ -98,15 +106,23 @@ def _list(call: Call) -> int:
     else:
         params.pop("failing", None)
     with _synced_state(call) as state:
-        sources = _LIST._replace(empty=empty)
-        sources.show(state, as_json=arguments.json, where=" AND ".join(conditions), params=params)
+        _LIST._replace(empty=empty).show(
+            state,
+            as_json=arguments.json,
+            where=" AND ".join(conditions),
+            params=params,
+            terms=terms_of(state, call.sources_file, call.options),
+        )
     return 0
 
 
 def _show(call: Call) -> int:
     """Print everything about the sources that the URLs mean."""
     with _synced_state(call) as state:
-        rows = {row["url"]: row for url in call.arguments.urls for row in _find_rows(state, url)}
+        terms = terms_of(state, call.sources_file, call.options)
+        rows = {
+            row["url"]: row for url in call.arguments.urls for row in _find_rows(state, url, terms)
+        }
         for row in rows.values():
             add_visit_time(row, state, call.options, state.now())
         if call.arguments.json:
@@ -114,7 +130,7 @@ def _show(call: Call) -> int:
             return 0
         for row in rows.values():
             hosts = state.rows("readable_hosts", where="host = :host", params={"host": row["host"]})
-            host = next(hosts, {})
+            host = next(map(complete_host, hosts), {})
             facts = row | {name: host.get(name) for name in _HOST_COLUMNS}
             facts["resent"] = row["resent"] or None
             facts["repeated"] = row["repeated"] or None
@@ -129,9 +145,10 @@ def _resume(call: Call) -> int:
     """Resume the source of each URL; return 1 if a URL is not a source."""
     status = 0
     with _synced_state(call) as state:
+        terms = terms_of(state, call.sources_file, call.options)
         for url in call.arguments.urls:
             try:
-                rows = _find_rows(state, url)
+                rows = _find_rows(state, url, terms)
             except UnknownSource as error:
                 warn(str(error))
                 status = 1
@@ -140,7 +157,7 @@ def _resume(call: Call) -> int:
                 host = call.options.pace_by.unit(row["url"])
                 is_resumed = resume(state, row["url"], host)
                 outcome = "its failures are forgotten" if is_resumed else "it was not failing"
-                (resumed,) = _find_rows(state, row["url"])
+                (resumed,) = _find_rows(state, row["url"], terms)
                 print_lines([f"{row['url']}: {outcome}; next visit: {resumed['next_visit']}"])
     return status
 
@@ -162,14 +179,19 @@ def resume(state: State, url: str, host: str) -> bool:
     return Stores(state).sources.resume(record.url, host)
 
 
-def _find_rows(state: State, url: str) -> list[dict[str, Any]]:
+def _find_rows(state: State, url: str, terms: Terms) -> list[dict[str, Any]]:
     """Return the rows of the sources that a URL means. Raises UnknownSource."""
-    rows = list(state.rows("readable_sources", where="url = :url", params={"url": url}))
-    if not rows:
-        for spelling in find_sources(url, Stores(state).sources.known_urls()):
-            params = {"url": spelling}
-            rows += state.rows("readable_sources", where="url = :url", params=params)
-    return rows
+
+    def find(spelling: str) -> list[dict[str, Any]]:
+        params = {"url": spelling}
+        rows = state.rows("readable_sources", where="url = :url", params=params, terms=terms)
+        return [complete_source(row) for row in rows]
+
+    return find(url) or [
+        row
+        for spelling in find_sources(url, Stores(state).sources.known_urls())
+        for row in find(spelling)
+    ]
 
 
 def _sync(call: Call) -> int:

@@ -320,7 +320,7 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
 
 def test_failure_in_a_snapshot_is_a_state_error(database, state):
     with database._engine.begin() as connection:
-        views = ("VIEW readable_sources", "VIEW readable_entries", "VIEW readable_problems")
+        views = ("VIEW readable_sources", "VIEW readable_entries", "VIEW problem_facts")
         for name in (*views, "TABLE entries"):
             connection.execute(text(f"DROP {name}"))
     with pytest.raises(StateError, match="cannot be used as state"):

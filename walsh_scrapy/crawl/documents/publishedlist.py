@@ -322,6 +322,8 @@ class PublishedList(BlocklistCache, RequestPreparer):
                 refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
                 if refused is not None and not self.is_adopted:
                     self._end_run(refused)
+            finally:
+                self._stats.set_value("walsh/blocklist/missing", int(not self.is_adopted))
 
     def _end_run(self, error: NotDelivered) -> None:
         """End the run: there is no list, and code of the project is the reason."""

@@ -34,10 +34,10 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import (
     Denied,
     HasCome,
-    HostDeferred,
     NotDelivered,
     NotModified,
     RequestDeferred,
+    RobotsUnavailable,
     StillDue,
     TooSlow,
     Unreachable,
@@ -260,14 +260,14 @@ class Robots(RobotsCache, RequestPreparer):
         self._deferred_hosts.check(request.url)
         self._queue.check(request)
 
-    def _deferral(self, origin: str, file: RobotsFile) -> HostDeferred:
+    def _deferral(self, origin: str, file: RobotsFile) -> RobotsUnavailable:
         """Return the deferral of the requests of an origin whose file is unreachable."""
         if origin not in self._reported:  # another run requested it less than an hour ago
             self._report(origin, file)
         copy = file.copy
         refused = copy.status if copy.status in RETRIED_STATUSES else None
         reason = f"{origin}/robots.txt is unreachable ({copy.problem})"
-        return HostDeferred(copy.retried_from, reason, refused)
+        return RobotsUnavailable(copy.retried_from, reason, refused)
 
     def _report(self, origin: str, file: RobotsFile, *, is_dead: bool = False) -> None:
         """Log that a file is unreachable: one WARNING for each host.

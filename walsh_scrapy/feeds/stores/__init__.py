@@ -34,6 +34,10 @@ class Stores:
         """
         return Sync(self._database, path, now, **options).run()
 
+    def file_id(self, path: str | Path) -> int:
+        """Return the number of a sources file; 0, which no file has, if it was never read."""
+        return Sync(self._database, path, 0.0).file_id()
+
     def has_read(self, path: str | Path) -> bool:
         """Return True if the state has the sources of a file as it is now. Raises SourcesError."""
         return Sync(self._database, path, 0.0).is_current()

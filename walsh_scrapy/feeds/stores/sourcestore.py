@@ -54,7 +54,9 @@ from walsh_scrapy.state.records import (
     row_of,
     upsert,
 )
+from walsh_scrapy.state.sql import Terms
 from walsh_scrapy.state.tables import Due, declared, indexes, sources
+from walsh_scrapy.state.views import ViewQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -315,6 +317,17 @@ class SourceStore(Store):
     def total(self, file: int) -> int:
         """Return the number of sources that a file declares."""
         return int(self._all(_COUNT_SQL.where(_C.file == file))[0][0])
+
+    def count_problems(self, file: int) -> dict[str, int]:
+        """Return how many sources of a file have a problem, by problem."""
+        query = ViewQuery(
+            "readable_sources",
+            columns="problem, count(*) AS number",
+            where="is_declared AND problem IS NOT NULL",
+            group_by="problem",
+            terms=Terms(file),
+        )
+        return {row["problem"]: row["number"] for row in self._database.rows(query, {})}
 
     # ---- due sources ----
 

@@ -131,6 +131,11 @@ class Sync:
             log_warnings(self._file, warnings)
         return SyncedFile(row.id, json.loads(row.delays), row.copy, changes, warnings)
 
+    def file_id(self) -> int:
+        """Return the number of the file in the state; 0 if it was never read."""
+        row = self._row()
+        return row.id if row else 0
+
     def is_current(self) -> bool:
         """Return True if the state has the sources of the file as it is now; write nothing."""
         row = self._row()
@@ -234,9 +239,10 @@ class Sync:
         rows = [
             row_of_source(key, source)
             | {"file": self._file_id, "host": self._pacing_unit(moved_to.get(key) or source.url)}
+            | {"added_at": self._now}
             for key, source in sorted(batch.items())
         ]
-        upsert(connection, declared, rows)
+        upsert(connection, declared, rows, kept=("added_at",))
         if has_visits:
             is_in_batch = _C.file == self._file_id, _C.url_key.in_(batch)
             respelled = update(sources).where(

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.tools.output import Output
+from walsh_scrapy.tools.problems import find_problems
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
@@ -20,7 +21,8 @@ def run(call: Call) -> int:
     now = time.time()
     with call.state() as state:
         period = choose_period(state, now, call.arguments.since)
-        facts = gather(state, call.options, call.sources_file, period, now)
+        problems = find_problems(call.settings, call.options, state, call.sources_file)
+        facts = gather(state, call.options, problems, period, now)
     page = render(facts).encode()
     with output.open() as file:
         file.write(page)

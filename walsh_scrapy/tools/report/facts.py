@@ -7,19 +7,19 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.advice import complete_host, complete_run, complete_source
 from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment, rfc3339
+from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, Problem, Severity, in_order
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.evidence import TimeSpan
 from walsh_scrapy.tools.hosts import HOST_ORDER, IS_LISTED
-from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.report.pacechart import compare, read_gaps
 from walsh_scrapy.tools.visittime import add_visit_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
@@ -93,8 +93,13 @@ class Listing:
     count: int
 
 
-def gather(state: State, options: Options, sources_file: str, period: Period, now: float) -> Row:
-    """Return the facts of a period by the names in the template. Raises StateError."""
+def gather(
+    state: State, options: Options, problems: Iterable[Problem], period: Period, now: float
+) -> Row:
+    """Return the facts of a period by the names in the template. Raises StateError.
+
+    ``problems`` are those of the project, as `walsh status` has them.
+    """
     hosts, gaps = compare(read_gaps(state, period))
     days = _count_days(state, period)
     totals = Counter[str]()
@@ -105,36 +110,34 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
     runs = _list(
         state, "readable_runs", period.has("started_at"), _RUN_ORDER, MAX_RUNS, period.params
     )
+    runs = Listing([complete_run(row) for row in runs.rows], runs.count)
     for row in runs.rows:
         row["versions"] = json.loads(row["versions"])
     ends = [datetime.fromisoformat(row["ended_at"]) for row in runs.rows if row["ended_at"]]
     sources = _count_sources(state)
-    failing = list(
-        state.rows(
-            "readable_sources",
-            where="problem IS NOT NULL AND is_declared",
-            order_by="rank, url",
-            limit=MAX_SOURCES,
-        )
+    failing_rows = state.rows(
+        "readable_sources",
+        where="problem IS NOT NULL AND is_declared",
+        order_by="rank, url",
+        limit=MAX_SOURCES,
     )
+    failing = [complete_source(row) for row in failing_rows]
     for row in failing:
         add_visit_time(row, state, options, now)
-    problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
-    more_problems = [
-        *check_sources_file(state, sources_file, is_needed=sources.total() > 0),
-        *_find_problems(hosts, sources, runs.rows),
+    waiting = _list(state, "readable_hosts", IS_LISTED, HOST_ORDER, MAX_HOSTS)
+    listed_problems = [
+        problem._asdict() | {"section": _SECTIONS.get(problem.code)}
+        for problem in in_order([*_short_gaps(hosts), *problems])
     ]
     return {
         "words": period.words,
         "made_at": rfc3339(now),
         "age": max(0.0, now - max(ends).timestamp()) if ends else None,
-        "problems": Listing(
-            sorted([*more_problems, *problems.rows], key=itemgetter("severity")),
-            len(more_problems) + problems.count,
-        ),
+        "is_well": not any(problem["severity"] != Severity.NOTE for problem in listed_problems),
+        "problems": Listing(listed_problems[:MAX_PROBLEMS], len(listed_problems)),
         "sources": sources.total(),
         "failing": Listing(failing, sources.total() - sources[None]),
-        "waiting": _list(state, "readable_hosts", IS_LISTED, HOST_ORDER, MAX_HOSTS),
+        "waiting": Listing([complete_host(row) for row in waiting.rows], waiting.count),
         "entries": totals["new_entries"],
         "news": _read_new_entries(state, period),
         "hosts": Listing(hosts[:MAX_HOSTS], len(hosts)),
@@ -191,26 +194,28 @@ def _count_sources(state: State) -> Counter[str | None]:
     return Counter({row["problem"]: row["number"] for row in rows})
 
 
-# ---- problems that the state does not know ----
+# ---- problems that only a whole log shows ----
+
+#: The sections of the page by the problems that they show.
+_SECTIONS: Final = {
+    "short_gaps": "gaps",
+    "hold": "waiting",
+    "last_crawl": "runs",
+    "killed": "runs",
+    "crawls_stopped": "runs",
+    **dict.fromkeys(SOURCE_PROBLEMS, "failing"),
+    "failing": "failing",
+    "unread": "failing",
+}
 
 
-def _find_problems(
-    hosts: Sequence[Row], sources: Counter[str | None], runs: Sequence[Row]
-) -> Iterator[Row]:
-    """Yield a problem for each section of the page that shows one."""
+def _short_gaps(hosts: Sequence[Row]) -> Iterator[Problem]:
+    """Yield a problem if gaps between requests were shorter than required."""
     short = [row["too_short"] for row in hosts if row["too_short"]]
     if short:
         subject = f"{count_of(sum(short), 'gap')} at {count_of(len(short), 'host')}"
-        yield problem_row("critical", "gaps shorter than required", subject=subject, section="gaps")
-    kinds = [f"{number:,} {problem}" for problem, number in sources.most_common() if problem]
-    if kinds:
-        yield problem_row(
-            "warning", "sources with a problem", subject=", ".join(kinds), section="failing"
-        )
-    wrong = [row["problem"] for row in runs if row["problem"] and not row["command"]]
-    if wrong:
-        subject = f"{count_of(len(wrong), 'run')}, the last one: {wrong[0]}"
-        yield problem_row("warning", "runs that went wrong", subject=subject, section="runs")
+        problem = "gaps shorter than required"
+        yield Problem(Severity.CRITICAL, "short_gaps", problem, subject)
 
 
 # ---- requests and new entries by day ----

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.documents.publishedlist import load_local_list
 from walsh_scrapy.feeds.sources.source import unique
+from walsh_scrapy.policy.advice import complete_host, complete_source
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.pacing import PaceBy
@@ -352,10 +353,11 @@ class _Reader:
         rows = self.rows(
             "readable_sources",
             "is_declared AND (host = :paced OR lower(url) LIKE '%://' || :host || '%')",
-            columns=", ".join(_VISIT_COLUMNS),
             order_by="url",
         )
-        for row in rows:
+        for found in rows:
+            complete = complete_source(found)
+            row = {name: complete[name] for name in _VISIT_COLUMNS}
             moved_to = row["moved_to"]
             if host_of(row["url"]) != self.host and moved_to and host_of(moved_to) == self.host:
                 row |= {"url": moved_to, "moved_to": None, "outcome": None}
@@ -371,7 +373,7 @@ class _Reader:
 
         Of a domain only what is true for each of its hosts is returned.
         """
-        row = next(iter(self.rows("readable_hosts", "host = :paced")), {})
+        row = next(map(complete_host, self.rows("readable_hosts", "host = :paced")), {})
         if self.options.pace_by is PaceBy.HOST or not row:
             return row
         reason = f"all hosts of {self.paced} wait together" if row["waits_for"] else None

@@ -1,0 +1,231 @@
+"""The view with the facts of which `policy.problems` makes problems (decision 39)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.durations import CLOCK_SKEW
+from walsh_scrapy.policy.problems import (
+    MAX_FAILED_SECONDS,
+    MAX_SUBJECTS,
+    MAX_UNREAD_SECONDS,
+)
+from walsh_scrapy.state.records import MAX_RESENT, NO_ROBOTS, REFUSED, TOO_SLOW
+from walsh_scrapy.state.runview import judged_runs
+from walsh_scrapy.state.tables import LAST_MOMENT
+
+if TYPE_CHECKING:
+    from walsh_scrapy.state.sql import Sql
+
+#: The problem of a source: of a row `s` of `sources`, declared with the URL `d.url`.
+SOURCE_PROBLEM: Final = f"""CASE
+            WHEN s.not_before >= {LAST_MOMENT} THEN 'gone'
+            WHEN s.outcome LIKE 'denied%' THEN 'denied'
+            WHEN s.outcome = '{REFUSED}' THEN 'refused'
+            WHEN s.outcome = '{NO_ROBOTS}' THEN 'robots'
+            WHEN s.outcome = '{TOO_SLOW}' THEN 'delay'
+            WHEN s.failures > 0 THEN 'failing'
+            WHEN s.moved_to <> d.url AND s.move_settled THEN 'moved'
+            WHEN s.resent >= {MAX_RESENT} THEN 'resent' END"""
+#: When the problem of a source began; NULL if that is not recorded.
+SOURCE_SINCE: Final = """CASE problem WHEN 'gone' THEN visited_at WHEN 'failing' THEN failing_since
+        WHEN 'refused' THEN refused_since WHEN 'robots' THEN refused_since
+        WHEN 'delay' THEN refused_since WHEN 'moved' THEN moved_since END"""
+#: Seconds in which runs count, and in which a file was read whose sources count.
+_RUN_SECONDS: Final = 90 * 86_400.0
+_FILE_SECONDS: Final = 30 * 86_400.0
+#: A host on hold for longer is named. Crawls that begin sooner one after another are one.
+_LONG_HOLD_SECONDS: Final = 86_400.0
+_MIN_GAP_SECONDS: Final = 60.0
+#: Gaps between crawls of which the median counts.
+_MAX_GAPS: Final = 10
+#: A delay by the operator that makes a host wait for a later run, in seconds.
+_LONG_DELAY_SECONDS: Final = 3600.0
+_NONE: Final = {
+    "subject": "CAST(NULL AS TEXT)",
+    "since": "CAST(NULL AS DOUBLE PRECISION)",
+    "until": "CAST(NULL AS DOUBLE PRECISION)",
+    "number": "CAST(NULL AS DOUBLE PRECISION)",
+    "total": "CAST(NULL AS BIGINT)",
+    "hosts": "CAST(NULL AS BIGINT)",
+    "reason": "CAST(NULL AS TEXT)",
+}
+
+
+def problems_view(sql: Sql) -> str:
+    """One row for each fact that may be a problem; `walsh status` says what they mean.
+
+    Sources count if a file declares them that was read in the last 30 days, and hosts if they have
+    such a source, or if there is none at all.
+
+    code: `crawls` (when the last one was alive, and the median gap between them), `last_crawl`
+        (which went wrong), `killed` (an earlier one), `blocklist` (its last refresh), `unread`
+        (sources of a host that are due and were not read for a week), `failing` (sources of the
+        last two days), `sources` (by problem), `hold` (of a host, for over a day), or `clock`
+        (times of a table that lie in the future)
+    subject: the run, URL, host or table; of several sources the first one
+    since, until, age: when it began, when it ends, the seconds since it began
+    number, total, hosts: of sources with the problem, of all that count, and of their hosts; for
+        `crawls` the median gap in seconds and the number of crawls, for `blocklist` its refresh in
+        seconds and its age in seconds at the last crawl, for a run the entries not delivered
+    reason: the problem of the run or of the sources
+    """
+    now = sql.now
+    refresh = f"CAST({sql.field(sql.first_line('adopted'), 0)} AS DOUBLE PRECISION)"
+    interval = sql.greatest("every", "revisit", "server_interval", "feed_interval")
+    facts = [
+        _fact(
+            "crawls",
+            "FROM crawls",
+            since=f"max(CASE WHEN state = 'running' THEN {now} ELSE last_sign_at END)",
+            number="(SELECT gap FROM gaps WHERE place = number / 2 + 1)",
+            total="count(*)",
+        ),
+        _fact(
+            "last_crawl",
+            "FROM crawls WHERE id = (SELECT id FROM last_crawl) AND problem IS NOT NULL",
+            subject="CAST(id AS TEXT)",
+            since="last_sign_at",
+            number="CAST(undelivered AS DOUBLE PRECISION)",
+            reason="problem",
+        ),
+        _fact(
+            "killed",
+            f"""FROM crawls WHERE state = 'killed' AND last_sign_at > {now} - {MAX_FAILED_SECONDS}
+        AND id <> (SELECT id FROM last_crawl)""",
+            subject="CAST(id AS TEXT)",
+            since="last_sign_at",
+        ),
+        _fact(
+            "blocklist",
+            f"""FROM (SELECT {sql.last_setting("blocklist_url")} AS url) wanted
+        LEFT JOIN blocklist ON blocklist.url = wanted.url WHERE wanted.url <> ''""",
+            subject="wanted.url",
+            since="requested_at",
+            number=refresh,
+            total="(SELECT CAST(max(last_sign_at) - requested_at AS BIGINT) FROM crawls)",
+        ),
+        f"""SELECT * FROM ({
+            _fact(
+                "unread",
+                f"FROM unread WHERE due_since < {now} - {MAX_UNREAD_SECONDS} GROUP BY host",
+                subject="host",
+                since="min(due_since)",
+                number="CAST(count(*) AS DOUBLE PRECISION)",
+                hosts="count(*) OVER ()",
+            )
+        } ORDER BY since, subject LIMIT {MAX_SUBJECTS}) AS longest_unread""",
+        _fact(
+            "failing",
+            "FROM recent",
+            number="CAST(sum(is_failing) AS DOUBLE PRECISION)",
+            total="count(*)",
+            hosts="count(DISTINCT CASE WHEN is_failing = 1 THEN host END)",
+        ),
+        _fact(
+            "sources",
+            "FROM judged WHERE problem IS NOT NULL GROUP BY problem",
+            subject="min(url)",
+            since=f"min({SOURCE_SINCE})",
+            number="CAST(count(*) AS DOUBLE PRECISION)",
+            hosts="count(DISTINCT host)",
+            reason="problem",
+        ),
+        f"""SELECT * FROM ({
+            _fact(
+                "hold",
+                f'''FROM hosts WHERE hold_until > {now} AND hold_by <> 'unreachable'
+        AND hold_until - hold_since > {_LONG_HOLD_SECONDS}
+        AND (host IN (SELECT host FROM judged) OR NOT EXISTS (SELECT 1 FROM judged))''',
+                subject="host",
+                since="hold_since",
+                until="hold_until",
+                reason="hold_by",
+            )
+        } ORDER BY since, subject LIMIT {MAX_SUBJECTS}) AS longest_holds""",
+        _fact(
+            "clock",
+            f"""FROM latest WHERE at > {now} + {CLOCK_SKEW} AND NOT EXISTS (
+        SELECT 1 FROM crawls WHERE id = (SELECT max(id) FROM runs WHERE command = '')
+        AND state = 'ended' AND problem IS NULL)""",
+            subject="name",
+            since="at",
+        ),
+    ]
+    union = "\n    UNION ALL ".join(facts)
+    return f"""
+WITH crawls AS (
+    SELECT * FROM ({judged_runs(sql)}) judged
+    WHERE command = '' AND started_at > {now} - {_RUN_SECONDS}
+        AND started_at <= {now} + {CLOCK_SKEW} AND coalesce(ended_at, 0.0) <= {now} + {CLOCK_SKEW}
+), last_crawl AS (
+    SELECT id FROM crawls WHERE state <> 'running' ORDER BY started_at DESC, id DESC LIMIT 1
+), gaps AS (
+    SELECT gap, row_number() OVER (ORDER BY gap) AS place, count(*) OVER () AS number FROM (
+        SELECT gap FROM (
+            SELECT started_at, started_at - lag(started_at) OVER (
+                PARTITION BY spider ORDER BY started_at, id) AS gap FROM crawls
+        ) AS all_gaps WHERE gap >= {_MIN_GAP_SECONDS} ORDER BY started_at DESC LIMIT {_MAX_GAPS}
+    ) AS last_gaps
+), wanted AS (
+    SELECT url_key, min(url) AS url, min(host) AS host, max(every) AS every,
+        min(added_at) AS added_at
+    FROM declared WHERE file IN ({_files(sql)}) GROUP BY url_key
+), judged AS (
+    SELECT d.url, d.host, d.every, d.added_at, s.outcome, s.read_at, s.visited_at, s.failing_since,
+        s.refused_since, s.moved_since, coalesce(s.server_interval, 0.0) AS server_interval,
+        coalesce(s.feed_interval, 0.0) AS feed_interval, {sql.min_revisit} AS revisit,
+        {SOURCE_PROBLEM} AS problem
+    FROM wanted d LEFT JOIN sources s ON s.url_key = d.url_key
+), unread AS (
+    SELECT judged.host, CASE WHEN read_at IS NULL THEN added_at ELSE read_at + {interval} END
+        AS due_since
+    FROM judged LEFT JOIN hosts ON hosts.host = judged.host
+    WHERE coalesce(problem, '') <> 'gone' AND coalesce(outcome, '') <> 'denied by blocklist'
+        AND (hosts.host IS NULL OR NOT (hold_by = 'retry-after' AND hold_until > {now})
+            AND operator_delay < {_LONG_DELAY_SECONDS})
+), recent AS (
+    SELECT host, CASE WHEN problem IN ('refused', 'robots', 'delay')
+            OR problem = 'failing' AND visited_at > {now} - {MAX_FAILED_SECONDS} THEN 1 ELSE 0 END
+        AS is_failing
+    FROM judged
+    WHERE coalesce(problem, '') <> 'gone' AND (visited_at IS NULL
+        OR visited_at > {now} - {MAX_FAILED_SECONDS} OR problem IN ('refused', 'robots', 'delay'))
+), latest AS (
+    {_latest(sql)}
+), found AS (
+    {union}
+)
+SELECT code, subject, {sql.time("since")} AS since, {sql.time("until")} AS until,
+    {now} - since AS age, number, total, hosts, reason
+FROM found"""
+
+
+def _fact(code: str, source: str, **values: str) -> str:
+    """Return the SELECT of facts with a code; columns without a value are NULL."""
+    columns = ", ".join(f"{value} AS {name}" for name, value in (_NONE | values).items())
+    return f"SELECT '{code}' AS code, {columns}\n    {source}"
+
+
+def _files(sql: Sql) -> str:
+    """Return the files whose sources count: one, or those that were read lately."""
+    if sql.terms.file is not None:
+        return sql.file
+    return f"SELECT id FROM files WHERE read_at > {sql.now} - {_FILE_SECONDS}"
+
+
+def _latest(sql: Sql) -> str:
+    """Return the SELECT of the latest time in each table."""
+    moments = {
+        "runs": sql.greatest("started_at", "coalesce(ended_at, 0.0)"),
+        "requests": "requested_at",
+        "entries": "first_seen",
+        "sources": "visited_at",
+        "hosts": sql.greatest("coalesce(request_ended_at, 0.0)", "hold_since"),
+        "robots": "requested_at",
+        "blocklist": "requested_at",
+    }
+    return "\n    UNION ALL ".join(
+        f"SELECT '{table}' AS name, max({moment}) AS at FROM {table}"
+        for table, moment in moments.items()
+    )
