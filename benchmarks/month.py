@@ -38,4 +38,4 @@ def main(report: Report, days: int) -> None:
 
 
 if __name__ == "__main__":
-    run(main, days=30)
+    run(main, 30)

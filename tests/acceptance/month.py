@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from walsh_scrapy.policy.problems import changed_since, problems_of
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.simulated import Simulation, simulate_here
 from walsh_scrapy.testing.simulation import SimulatedTime
@@ -32,9 +32,10 @@ HOSTS: Final = 150
 HOSTS_WITH_TWO: Final = 90
 #: Hours from the start of a scheduler that stops, and until it starts again.
 STOPPED: Final = (72, 108)
-#: The hours of single crawls: one with a clock that is three days ahead, one on a full disk.
-CLOCK_AHEAD: Final = 130
-DISK_FULL: Final = 144
+#: The hour of a crawl whose clock is five hours ahead.
+CLOCK_AHEAD: Final = 118
+#: Hours in which the disk of the exports is full.
+DISK_FULL: Final = (144, 172)
 #: Hours in which every site answers 403.
 BANNED: Final = (12 * 24, 12 * 24 + 36)
 #: The hour after which the blocklist is not served any more.
@@ -43,28 +44,29 @@ LIST_STOPS: Final = 18 * 24
 REMOVED_AT: Final = 9 * 24
 REMOVED: Final = "http://h106.example/feed"
 
-_POSTS: Final = ("First", "Second")
-
 
 def host(number: int) -> str:
     """Return the name of a host."""
     return f"h{number:03}.example"
 
 
-def feed(number: int) -> Reply:
-    """Return the feed of a host."""
-    body = rss(f"Site {number}", _POSTS, f"http://{host(number)}/")
+def feed(number: int, hit: Hit) -> Page:
+    """Return the feed of a host, with a new post each day."""
+    day = int(hit.started // DAY)
+    link = f"http://{host(number)}/"
+    posts = [Post(f"Day {number}", f"{link}{number}") for number in (day, day - 1)]
+    body = rss(f"Site {number}", posts, link)
     return Reply(body, content_type="application/rss+xml")
 
 
 def from_day(day: float, page: Page, number: int, hit: Hit) -> Page:
     """Return another page from a day on."""
-    return page if hit.started > day * DAY else feed(number)
+    return page if hit.started > day * DAY else feed(number, hit)
 
 
 def in_days(first: float, last: float, page: Page, number: int, hit: Hit) -> Page:
     """Return another page in some days."""
-    return page if first * DAY < hit.started < last * DAY else feed(number)
+    return page if first * DAY < hit.started < last * DAY else feed(number, hit)
 
 
 def unless_banned(page: Page, hit: Hit) -> Page:
@@ -119,7 +121,7 @@ def sites() -> Iterator[Site]:
     """Yield all sites of the month."""
     yield Site("operator.example", pages={"/blocklist.json": blocklist})
     for number in range(HOSTS):
-        page = TROUBLES.get(number, feed(number))
+        page = TROUBLES.get(number, partial(feed, number))
         names = ("feed", "more") if number < HOSTS_WITH_TWO else ("feed",)
         yield Site(
             host(number),
@@ -182,9 +184,9 @@ async def _crawl(
 ) -> None:
     """Run the crawl of an hour."""
     own: dict[str, object] = {}
-    if hour == DISK_FULL:
+    if DISK_FULL[0] <= hour < DISK_FULL[1]:
         own["FEEDS"] = {"/dev/full": {"format": "jsonlines"}}
-    ahead = 3 * DAY if hour == CLOCK_AHEAD else 0.0
+    ahead = 5 * HOUR if hour == CLOCK_AHEAD else 0.0
     simulation.clock.at += ahead
     await simulation.crawl("feeds", settings | own, {}, folder)
     simulation.clock.at -= ahead

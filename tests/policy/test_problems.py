@@ -71,11 +71,24 @@ def test_the_worst_and_oldest_problems_come_first():
 
 
 def test_a_report_tells_what_began_and_what_ended():
-    old = {"code": "unread", "subject": "a.example", "problem": "for 7 d"}
-    same = {"code": "disk", "subject": "/", "problem": "500 MiB"}
-    new = {"code": "unread", "subject": "b.example", "problem": "for 7 d"}
+    warning = {"severity": "warning"}
+    old = {"code": "unread", "subject": "a.example", "problem": "for 7 d"} | warning
+    same = {"code": "disk", "subject": "/", "problem": "500 MiB"} | warning
+    new = {"code": "unread", "subject": "b.example", "problem": "for 7 d"} | warning
     changes = changed_since([old, same], [same | {"problem": "400 MiB"}, new])
     assert changes == [{"change": "began"} | new, {"change": "ended"} | old]
+    worse = same | {"severity": "critical"}
+    assert changed_since([same], [worse]) == [{"change": "began"} | worse]
+    assert changed_since([worse], [same]) == []
+
+
+def test_many_failing_sources_are_no_second_problem_if_nothing_was_read():
+    facts = [
+        fact("last_crawl", subject="7", reason="nothing_read"),
+        fact("failing", number=9.0, total=9, hosts=9),
+    ]
+    assert [problem.code for problem in problems_of(facts)] == ["last_crawl"]
+    assert [problem.code for problem in problems_of(facts[1:])] == ["failing"]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_crawls_of_two_spiders_have_gaps_of_their_own(state, clock):
 
 
 def test_an_earlier_crawl_that_was_killed_is_another_fact(state, clock):
-    crawls(state, clock, 9, 4, 2)
+    crawls(state, clock, 9, 4, 2, summary='{"fetched": 1}')
     state.write(
         lambda connection: connection.execute(
             runs.update().where(runs.c.id == 2).values(ended_at=None)

@@ -236,9 +236,16 @@ class Outcomes:
             record = after_deferral(self._find_record(request), reason, now)
             until = None if reason.outcome == REFUSED else error.until  # a hold may be released
             self._commit(request, replace(record, deferred_until=until))
-            self._count_unread(request, record.refused_since, now)
+            if self._was_requested(request):
+                self._count_unread(request, record.refused_since, now)
         except (HostLost, RefusedValues, StateUnavailable) as failure:
             logger.debug("the reason to wait is not recorded: %s", failure)
+
+    def _was_requested(self, request: Request) -> bool:
+        """Return True if a crawl has requested the host of a request since this run began."""
+        snapshot = self._context.state.hosts.find(self._context.host(request.url))
+        ended_at = snapshot.times.request_ended_at
+        return ended_at is not None and ended_at >= self._context.started_at
 
     def _count_unread(self, request: Request, since: float | None, now: float) -> None:
         """Note that a source was not read, unless that is so for long and says nothing of a run."""

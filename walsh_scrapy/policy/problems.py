@@ -100,9 +100,9 @@ def run_problem(finish_reason: str, counts: Mapping[str, int]) -> str:
     """Return the code of what went wrong in a run, "" if nothing did: its exit status is 1.
 
     ``counts`` are numbers of the run: sources that were ``read`` (fetched or unchanged),
-    ``failed_hosts`` (of sources that failed or were refused, and had not for two days), entries
-    that were ``undelivered``, and ``no_blocklist``, which is not 0 if none ever came. So dead
-    sources that are due alone are no failed run.
+    ``failed_hosts`` (which were requested for sources that failed or were refused, and had not for
+    two days), entries that were ``undelivered``, and ``no_blocklist``, which is not 0 if none ever
+    came. So dead sources that are due alone, and hosts on hold, are no failed run.
     """
     if finish_reason in EARLY_ENDS:
         return finish_reason
@@ -142,8 +142,14 @@ def advise_on_run(problem: str | None, run: int, undelivered: int | None) -> str
 
 def problems_of(facts: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
     """Yield the problems that facts show, which are rows of the view `problem_facts`."""
-    for fact in facts:
-        problem = _JUDGES[fact["code"]](fact)
+    rows = list(facts)
+    read_nothing = any(
+        row["code"] == "last_crawl" and row["reason"] == "nothing_read" for row in rows
+    )
+    for row in rows:
+        if read_nothing and row["code"] == "failing":  # it says the same
+            continue
+        problem = _JUDGES[row["code"]](row)
         if problem is not None:
             yield problem
 
@@ -158,13 +164,24 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 def changed_since(
     before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the problems that began or ended between two reports, with that as `change`."""
+    """Return the problems that began or ended between two reports, with that as `change`.
+
+    A warning that has become critical began again.
+    """
     old, new = (
         {(row["code"], row["subject"]): dict(row) for row in rows} for rows in (before, now)
     )
-    began = [{"change": "began"} | row for key, row in new.items() if key not in old]
+    began = [
+        {"change": "began"} | row
+        for key, row in new.items()
+        if key not in old or _is_worse(row, old[key])
+    ]
     ended = [{"change": "ended"} | row for key, row in old.items() if key not in new]
     return began + ended
+
+
+def _is_worse(row: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    return Severity(row["severity"]).rank < Severity(before["severity"]).rank
 
 
 def _judge_crawls(fact: Mapping[str, Any]) -> Problem | None:
@@ -200,8 +217,9 @@ def _judge_last_crawl(fact: Mapping[str, Any]) -> Problem | None:
     return Problem(
         severity,
         "last_crawl",
-        f"the last crawl went wrong: {describe_run_problem(fact['reason'])}",
-        f"run {fact['subject']}",
+        f"run {fact['subject']}, the last crawl, went wrong: "
+        f"{describe_run_problem(fact['reason'])}",
+        None,
         fact["since"],
         advise_on_run(fact["reason"], int(fact["subject"]), undelivered),
         "walsh runs",

@@ -58,11 +58,11 @@ def problems_view(sql: Sql) -> str:
     Sources count if a file declares them that was read in the last 30 days, and hosts if they have
     such a source, or if there is none at all.
 
-    code: `crawls` (when the last one was alive, and the median gap between them), `last_crawl`
-        (which went wrong), `killed` (an earlier one), `blocklist` (its last refresh), `unread`
-        (sources of a host that are due and were not read for a week), `failing` (sources of the
-        last two days), `sources` (by problem), `hold` (of a host, for over a day), or `clock`
-        (times of a table that lie in the future)
+    code: `crawls` (when the last one was alive, and the median gap between them), `last_crawl` (the
+        last one that read anything or went wrong, if that went wrong), `killed` (an earlier one),
+        `blocklist` (its last refresh), `unread` (sources of a host that are due and were not read
+        for a week), `failing` (sources of the last two days), `sources` (by problem), `hold` (of a
+        host, for over a day), or `clock` (times of a table that lie in the future)
     subject: the run, URL, host or table; of several sources the first one
     since, until, age: when it began, when it ends, the seconds since it began
     number, total, hosts: of sources with the problem, of all that count, and of their hosts; for
@@ -159,7 +159,8 @@ WITH crawls AS (
     WHERE command = '' AND started_at > {now} - {_RUN_SECONDS}
         AND started_at <= {now} + {CLOCK_SKEW} AND coalesce(ended_at, 0.0) <= {now} + {CLOCK_SKEW}
 ), last_crawl AS (
-    SELECT id FROM crawls WHERE state <> 'running' ORDER BY started_at DESC, id DESC LIMIT 1
+    SELECT id FROM crawls WHERE problem IS NOT NULL OR state = 'ended' AND documents > 0
+    ORDER BY started_at DESC, id DESC LIMIT 1
 ), gaps AS (
     SELECT gap, row_number() OVER (ORDER BY gap) AS place, count(*) OVER () AS number FROM (
         SELECT gap FROM (

@@ -14,6 +14,8 @@ def judged_runs(sql: Sql) -> str:
     """Return the SELECT of runs with their problems; times are epoch seconds."""
     is_open = "SELECT id FROM runs WHERE ended_at IS NULL"
     max_wait = sql.field("settings", "max_wait")
+    counts = (sql.number("summary", name) for name in ("fetched", "unchanged", "responses"))
+    read = " + ".join(f"coalesce({count}, 0)" for count in counts)
     return f"""
 SELECT seen.*,
     CASE WHEN is_killed THEN 'killed' WHEN ended_at IS NULL THEN 'running' ELSE 'ended' END
@@ -26,6 +28,7 @@ FROM (
         SELECT runs.*,
             nullif({sql.field("summary", "problem")}, '') AS ended_with,
             {sql.number("summary", "undelivered")} AS undelivered,
+            {read} AS documents,
             coalesce(ended_at, {sql.greatest("started_at", "coalesce(q.at, 0.0)")}) AS last_sign_at,
             CASE WHEN {max_wait} IS NULL THEN 0.0 WHEN CAST({max_wait} AS TEXT) = 'inf' THEN 86400.0
                 ELSE {sql.least(f"CAST({max_wait} AS DOUBLE PRECISION)", "86400.0")} END

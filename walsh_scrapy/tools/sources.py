@@ -130,7 +130,7 @@ def _show(call: Call) -> int:
             return 0
         for row in rows.values():
             hosts = state.rows("readable_hosts", where="host = :host", params={"host": row["host"]})
-            host = next(map(complete_host, hosts), {})
+            (host,) = [complete_host(row) for row in hosts] or [{}]
             facts = row | {name: host.get(name) for name in _HOST_COLUMNS}
             facts["resent"] = row["resent"] or None
             facts["repeated"] = row["repeated"] or None
