@@ -16,6 +16,7 @@ import pytest
 
 from tests.helpers import ROOT
 from tests.helpers.sites import feed, feeds, site, trouble
+from walsh_scrapy.policy.advice import complete_run
 from walsh_scrapy.state import State
 
 NAMES = ("a", "b", "c", "d", "e", "f")
@@ -112,8 +113,8 @@ def test_a_pipeline_that_raises_is_a_failure_with_a_remedy(web, crawl, read, url
     assert result.stats["walsh/items/undelivered"] == len(NAMES)
     assert len(result.items) == ALL - len(NAMES)
     with closing(State(url)) as state:
-        (run,) = state.rows("readable_runs")
-    assert (run["undelivered"], run["problem"]) == (len(NAMES), "entries were not delivered")
+        (run,) = map(complete_run, state.rows("readable_runs"))
+    assert (run["undelivered"], run["problem"]) == (len(NAMES), "undelivered")
     command = f"new --run {run['run']}"
     assert command in run["advice"]
     assert command in result.stderr
@@ -126,7 +127,7 @@ def test_an_export_that_fails_counts_all_entries_of_its_run(web, crawl, read, ur
     result = crawl(web, sources=feeds("a"), settings=exports | {"WALSH_STATE_URL": url})
     assert result.exit_code == 1
     with closing(State(url)) as state:
-        (run,) = state.rows("readable_runs")
+        (run,) = map(complete_run, state.rows("readable_runs"))
     assert (run["undelivered"], run["problem"]) == (len(POSTS), "export_failed")
     assert f"new --run {run['run']}" in run["advice"]
     assert len(read("--run", str(run["run"]))[1]) == len(POSTS)

@@ -63,7 +63,10 @@ OPERATOR = Site(
 
 @pytest.mark.parametrize("settings", [{}, FORCED], ids=["default", "forced"])
 def test_only_hosts_with_a_valid_certificate_are_read(direct_web, crawl, settings):
-    """A crawl of one good host, one that leads to a bad one, several bad ones, and a blocklist."""
+    """A crawl of one good host, one that leads to a bad one, several bad ones, and a blocklist.
+
+    Without any blocklist the run has failed.
+    """
     bad = [secure(host, kind) for host, (kind, _) in BAD.items()]
     web = direct_web(
         *bad,
@@ -75,7 +78,7 @@ def test_only_hosts_with_a_valid_certificate_are_read(direct_web, crawl, setting
     sources = [f"https://{host}/feed" for host in (*BAD, "old.example", "good.example")]
     given = settings | {"WALSH_BLOCKLIST_URL": LIST_URL.replace("http:", "https:")}
     result = crawl(web, sources=sources, settings=given)
-    assert result.exit_code == 0
+    assert (result.exit_code, result.stats["walsh/problem"]) == (1, "no_blocklist")
     assert {hit.host for hit in result.log} == {"good.example", "old.example"}
     assert [hit.path for hit in result.log if hit.host == "good.example"] == [
         "/robots.txt",

@@ -241,6 +241,11 @@ class Database:
         with self.snapshot() as connection:
             yield from read_view(connection, query, params, now)
 
+    def view(self, query: ViewQuery) -> list[dict[str, Any]]:
+        """Return the rows of a view, read by the connection of the stores."""
+        now = self._simulated_clock() if self._simulated_clock else None
+        return self.read(lambda connection: list(read_view(connection, query, {}, now)))
+
     def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.
 

@@ -327,7 +327,7 @@ class SourceStore(Store):
             group_by="problem",
             terms=Terms(file),
         )
-        return {row["problem"]: row["number"] for row in self._database.rows(query, {})}
+        return {row["problem"]: row["number"] for row in self._database.view(query)}
 
     # ---- due sources ----
 
