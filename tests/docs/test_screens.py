@@ -24,7 +24,7 @@ SCREENS = [
 ]
 #: An hour after the second crawl, in epoch seconds; and when the next one is late.
 NOW = EPOCH + 1.5 * DAY + 3600.0
-LATE = NOW + 1.25 * DAY
+LATE = NOW + 4.75 * DAY
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,8 @@ def screen(folder, monkeypatch, capsys, pytestconfig):
 
     monkeypatch.setattr(Database, "__init__", with_clock)
     monkeypatch.setattr("time.time", lambda: moments[-1])
-    monkeypatch.setattr("walsh_scrapy.tools.status.MIN_DISK_MIB", 0)
+    monkeypatch.setattr("walsh_scrapy.tools.problems.MIN_DISK_MIB", 0)
+    monkeypatch.setattr("walsh_scrapy.tools.show.program_name", lambda: "walsh")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")

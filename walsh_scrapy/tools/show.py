@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 #: The width of a table in terminal cells. The last column may be wider, because URLs are not cut.
 MAX_WIDTH: Final = 100
-#: Other columns are cut, down to _MIN_WIDTH, until the last column has this width if it needs it.
-_LAST_WIDTH: Final = 40
+#: Other columns are cut, down to _MIN_WIDTH, until the last column has this width if it needs it:
+#: a name is shown on one line, and a sentence goes on in the next one.
+_NAME_WIDTH: Final = 40
+_SENTENCE_WIDTH: Final = 20
 #: The width to which columns are cut first, which is the length of a time such as `12 h ago`.
 _MIN_WIDTH: Final = 8
 #: Columns that a terminal of less than `MAX_WIDTH` cells does not show.
@@ -200,7 +202,9 @@ def _format_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> 
         *([_format_brief(row[column], now) for column in columns] for row in first_rows),
     ]
     widths = [max(map(cell_len, cells)) for cells in zip(*measured, strict=True)]
-    _fit_widths(widths, [place for place, name in enumerate(columns[:-1]) if name != "command"])
+    last_width = _SENTENCE_WIDTH if columns[-1] == "problem" else _NAME_WIDTH
+    cut_columns = [place for place, name in enumerate(columns[:-1]) if name != "command"]
+    _fit_widths(widths, cut_columns, min(widths[-1], last_width))
     has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     yield _format_line(headings, widths)
     for row in chain(first_rows, remaining):
@@ -211,10 +215,13 @@ def _format_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> 
         yield line
 
 
-def _fit_widths(widths: list[int], cut_columns: Sequence[int]) -> None:
-    """Make the widest of ``cut_columns`` narrower until a line fits."""
+def _fit_widths(widths: list[int], cut_columns: Sequence[int], wanted_width: int) -> None:
+    """Make the widest of ``cut_columns`` narrower until a line fits.
+
+    The last column gets ``wanted_width`` if possible.
+    """
     space = min(MAX_WIDTH, shutil.get_terminal_size().columns) - len(_GAP) * (len(widths) - 1)
-    for last_width, min_width in ((min(widths[-1], _LAST_WIDTH), _MIN_WIDTH), (0, 1)):
+    for last_width, min_width in ((wanted_width, _MIN_WIDTH), (0, 1)):
         while sum(widths[:-1]) + last_width > space:
             widest = max(cut_columns, key=widths.__getitem__)
             if widths[widest] <= min_width:
