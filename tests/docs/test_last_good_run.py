@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 @pytest.mark.parametrize(
     ("command", "summary", "hours"),
-    [("", {"fetched": 1}, 2), ("mayfetch", {}, 5), ("", {"failed": 3, "fetched": 0}, 5)],
+    [("", {"fetched": 1}, 2), ("mayfetch", {}, 5), ("", {"problem": "nothing_read"}, 5)],
 )
 def test_a_good_run_is_a_crawl_that_read_something(tmp_path, command, summary, hours):
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")

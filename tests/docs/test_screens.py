@@ -63,7 +63,7 @@ def screen(folder, monkeypatch, capsys, pytestconfig):
 
     monkeypatch.setattr(Database, "__init__", with_clock)
     monkeypatch.setattr("time.time", lambda: moments[-1])
-    monkeypatch.setattr("walsh_scrapy.tools.problems.MIN_DISK_MIB", 0)
+    monkeypatch.setattr("walsh_scrapy.tools.health.MIN_DISK_MIB", 0)
     monkeypatch.setattr("walsh_scrapy.tools.show.program_name", lambda: "walsh")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

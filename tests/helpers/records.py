@@ -29,7 +29,7 @@ from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import entries
-from walsh_scrapy.tools.problems import find_problems
+from walsh_scrapy.tools.health import find_problems
 from walsh_scrapy.tools.report.facts import choose_period, gather
 from walsh_scrapy.tools.report.page import render
 

@@ -29,7 +29,7 @@ COMMANDS = {
     "new": (("--since", "2026-01-01"), 0, "docs.example"),
     "report": (("-o", "-"), 0, "docs.example"),
     "sources": ((), 0, "gone.example"),
-    "status": ((), 1, "blocklist is old"),
+    "status": ((), 1, "no crawl for "),
     "why": (("http://same.example/feed",), 0, "304"),
 }
 
@@ -53,6 +53,13 @@ def reflected(url):
     return engine, metadata
 
 
+#: Columns of sentences, which Python makes now.
+WITH_WORDS = {
+    *("readable_sources.advice", "readable_sources.due_reason", "readable_hosts.advice"),
+    *("readable_hosts.reason", "readable_runs.advice"),
+}
+
+
 def views_of(url):
     """Return the columns of all views, each with the name of its view."""
     _, metadata = reflected(url)
@@ -73,7 +80,7 @@ def test_old_state_gets_the_tables_and_views_of_a_new_one(old, new):
     columns = views_of(old)
     State(old, upgrade=print).close()
     assert tables_of(old) == tables_of(new), DIFFERS
-    assert columns <= views_of(old) == views_of(new)
+    assert columns - WITH_WORDS <= views_of(old) == views_of(new)
 
 
 def test_every_command_reads_it_after_its_upgrade(old, run_command, tmp_path):

@@ -68,7 +68,7 @@ class State:
         order_by: str = "",
         limit: int | None = None,
         params: Mapping[str, Any] | None = None,
-        terms: Terms = NO_TERMS,
+        terms: Terms | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a view (``readable_sources``, ...) as dictionaries, one by one.
 
@@ -78,7 +78,7 @@ class State:
         which the first one is read, by the clock of this state. The database is only read, and need
         not have the stored views. Raises StateError if it fails.
         """
-        query = ViewQuery(view, columns, where, group_by, order_by, limit, terms)
+        query = ViewQuery(view, columns, where, group_by, order_by, limit, terms or NO_TERMS)
         return self.database.rows(query, params or {})
 
     @contextmanager

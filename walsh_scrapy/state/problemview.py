@@ -31,8 +31,8 @@ SOURCE_PROBLEM: Final = f"""CASE
 SOURCE_SINCE: Final = """CASE problem WHEN 'gone' THEN visited_at WHEN 'failing' THEN failing_since
         WHEN 'refused' THEN refused_since WHEN 'robots' THEN refused_since
         WHEN 'delay' THEN refused_since WHEN 'moved' THEN moved_since END"""
-#: Seconds in which runs count, and in which a file was read whose sources count.
-_RUN_SECONDS: Final = 90 * 86_400.0
+#: The last runs, which count, and the seconds in which a file was read whose sources count.
+_MAX_RUNS: Final = 2_000
 _FILE_SECONDS: Final = 30 * 86_400.0
 #: A host on hold for longer is named. Crawls that begin sooner one after another are one.
 _LONG_HOLD_SECONDS: Final = 86_400.0
@@ -156,7 +156,7 @@ def problems_view(sql: Sql) -> str:
     return f"""
 WITH crawls AS (
     SELECT * FROM ({judged_runs(sql)}) judged
-    WHERE command = '' AND started_at > {now} - {_RUN_SECONDS}
+    WHERE command = '' AND id > (SELECT max(id) FROM runs) - {_MAX_RUNS}
         AND started_at <= {now} + {CLOCK_SKEW} AND coalesce(ended_at, 0.0) <= {now} + {CLOCK_SKEW}
 ), last_crawl AS (
     SELECT id FROM crawls WHERE problem IS NOT NULL OR state = 'ended' AND documents > 0

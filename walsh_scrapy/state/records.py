@@ -65,7 +65,6 @@ class SourceRecord:
     failing_since: float | None = None  #: the first of these failures
     status: int | None = None  #: of the last response
     refused_since: float | None = None  #: the first of the refused or deferred visits in a row
-    deferred_until: float | None = None  #: until when the last one of these is deferred
     server_interval: float = 0.0  #: seconds between visits, as the server asks
     feed_interval: float = 0.0  #: seconds between visits, as the feed asks
     skip_hours: str = ""  #: numbers separated by commas, UTC
@@ -88,6 +87,7 @@ class SourceRecord:
     resumed: int = 0  #: times that the operator resumed it
     repeated: int = 0  #: entries that its last document listed once more
     read_at: float | None = None  #: the last time that its document was read, or was unchanged
+    deferred_until: float | None = None  #: until when its last visit was deferred
 
     @property
     def is_refused(self) -> bool:

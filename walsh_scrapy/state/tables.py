@@ -237,13 +237,13 @@ declared = Table(
     Column("details", Text, nullable=False),
     #: the host of the URL that is requested, or its domain if domains are paced
     Column("host", String(255), nullable=False),
-    #: when the file had it first
-    Column("added_at", Double, nullable=False, server_default="0"),
     # As in `sources`.
     Column("visited_at", Double),
     Column("not_before", Double, nullable=False, server_default="0"),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("unconnected", Boolean, nullable=False, server_default=false()),
+    #: when the file had it first
+    Column("added_at", Double, nullable=False, server_default="0"),
     Index(
         "declared_by_host",
         *("file", "kind", "host", "visited_at", "not_before", "failures", "unconnected"),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import (
     and_,
     bindparam,
+    delete,
     func,
     insert,
     literal_column,
@@ -167,6 +168,8 @@ def _to_6(connection: Connection, report: Callable[[str], None]) -> None:
     file_read_at = select(files.c.read_at).where(files.c.id == declared.c.file).scalar_subquery()
     connection.execute(update(declared).values(added_at=func.coalesce(file_read_at, 0.0)))
     reports.create(connection)
+    connection.exec_driver_sql("DROP VIEW IF EXISTS readable_problems")
+    connection.execute(delete(choices).where(choices.c.name == "readable_problems"))
     _renew_entry_keys(connection, report)
 
 

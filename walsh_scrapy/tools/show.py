@@ -20,7 +20,6 @@ from rich.cells import cell_len, set_cell_size
 
 from walsh_scrapy.policy.wording import format_relative, format_seconds, printable
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state.sql import NO_TERMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -122,7 +121,7 @@ class ViewList(NamedTuple):
         as_json: bool,
         where: str = "",
         params: Mapping[str, Any] | None = None,
-        terms: Terms = NO_TERMS,
+        terms: Terms | None = None,
     ) -> None:
         """Print the rows that match a condition in SQL; none without a state database."""
         if state is None:

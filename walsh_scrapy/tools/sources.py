@@ -16,7 +16,7 @@ from walsh_scrapy.policy.advice import complete_host, complete_source, source_ou
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.call import WrongCall, warn
-from walsh_scrapy.tools.problems import terms_of
+from walsh_scrapy.tools.health import terms_of
 from walsh_scrapy.tools.show import ViewList, print_lines, show, show_facts
 from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 from walsh_scrapy.tools.visittime import add_visit_time

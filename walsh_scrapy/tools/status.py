@@ -11,7 +11,7 @@ from walsh_scrapy.files import atomic_file
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.problems import Problem, Severity, changed_since
 from walsh_scrapy.tools.call import CommandError, WrongCall
-from walsh_scrapy.tools.problems import find_problems
+from walsh_scrapy.tools.health import find_problems
 from walsh_scrapy.tools.show import show
 
 if TYPE_CHECKING:

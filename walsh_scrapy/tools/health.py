@@ -14,7 +14,6 @@ from walsh_scrapy.feeds.sources.source import SourcesError
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.problems import Problem, Severity, in_order, problems_of
-from walsh_scrapy.state.sql import NO_TERMS, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
+    from walsh_scrapy.state.sql import Terms
 
 _MIB: Final = 1024 * 1024
 #: Less free space for the state database than this is a problem.
@@ -55,7 +55,7 @@ def find_problems(
         command = f"scrapy crawl {spider}"
         problems.append(Problem(Severity.WARNING, "no_state", problem, command=command))
     else:
-        terms = terms_of(state, sources_file, options) if is_named else NO_TERMS
+        terms = terms_of(state, sources_file, options) if is_named else None
         problems += _check_pages(state)
         problems += problems_of(state.rows("problem_facts", terms=terms))
     return in_order(problems)
@@ -63,6 +63,8 @@ def find_problems(
 
 def terms_of(state: State, sources_file: str, options: Options) -> Terms:
     """Return the terms with which views show the sources of a file, and the present settings."""
+    from walsh_scrapy.state.sql import Terms
+
     return Terms(Stores(state).file_id(sources_file), options.min_revisit)
 
 
