@@ -183,25 +183,6 @@ def test_relative_links_of_rss(form, body, url):
     assert only.url == url
 
 
-@pytest.mark.parametrize(
-    ("element", "published"),
-    [
-        ("<dc:date xmlns:dc='http://purl.org/dc/elements/1.1/'>{}</dc:date>", True),
-        ("<a:updated xmlns:a='http://www.w3.org/2005/Atom'>{}</a:updated>", False),
-        (
-            "<dcterms:modified xmlns:dcterms='http://purl.org/dc/terms/'>{}</dcterms:modified>",
-            False,
-        ),
-    ],
-)
-def test_only_dc_date_is_a_date_of_publication_too(element, published):
-    date = "2026-05-01T00:00:00Z"
-    item = f"<item>{element.format(date)}</item>"
-    (only,) = read(f"<rss version='2.0'><channel>{item}</channel></rss>").entries
-    assert only.updated == date
-    assert only.published == (date if published else None)
-
-
 @pytest.mark.parametrize("link", ["", "<link/>", "<link>/sub/</link>", "<link>mailto:x</link>"])
 def test_a_relative_link_without_a_site_is_of_the_feed(link):
     text = f"<rss version='2.0'><channel>{link}<item><link>/1</link></item></channel></rss>"
@@ -431,6 +412,28 @@ def test_long_titles_are_cut_and_their_entries_kept():
 def test_dates(body, published, updated):
     only = item(body)
     assert (only.published, only.updated) == (published, updated)
+
+
+@cases("elements", "published", "updated")
+def test_dates_of_the_format_win_over_others(elements, published, updated):
+    declared = (
+        'xmlns:atom="http://www.w3.org/2005/Atom" xmlns:dc="http://purl.org/dc/elements/1.1/" '
+        'xmlns:dcterms="http://purl.org/dc/terms/" '
+        'xmlns:prism="http://prismstandard.org/namespaces/basic/2.0/" '
+        'xmlns:ingenta="http://purl.org/rss/1.0/modules/prism/" '
+        'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
+    )
+    dated = [
+        f"<{element}>2026-05-0{day}T00:00:00Z</{element.partition(' ')[0]}>"
+        for element, day in elements.items()
+    ]
+    for body in ("".join(dated), "".join(reversed(dated))):
+        in_rss = read(f"<rss {declared}><channel><item>{body}</item></channel></rss>")
+        in_atom = atom(f"<entry>{body}</entry>", declared)
+        for feed in (in_rss, in_atom):
+            (only,) = feed.entries
+            days = [date and int(date[9]) for date in (only.published, only.updated)]
+            assert days == [published or None, updated or None]
 
 
 def test_atom_updated_is_not_the_publication_date():

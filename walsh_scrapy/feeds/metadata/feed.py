@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from math import isfinite
 from typing import Final, TypeAlias
@@ -56,6 +56,38 @@ from walsh_scrapy.policy.wording import one_line
 Element: TypeAlias = Mapping[str, object]
 
 _PATH: Final = re.compile(r"\s*/(?![/\\])")  # a link that begins with exactly one slash
+#: Dates of other vocabularies, by the names under which they are kept. feedparser would overwrite
+#: the dates of the feed's own format with them.
+_OTHER_DATES: Final = {
+    name: name.replace(":", "-")
+    for name in (
+        "dc:date",
+        "dcterms:created",
+        "dcterms:date",
+        "dcterms:issued",
+        "dcterms:modified",
+        "prism:modificationdate",
+        "prism:publicationdate",
+    )
+}
+# The dates of an entry: those of the format come first. `dc:date` does not say of what it is the
+# date, and is the only date of most RDF items.
+_PUBLISHED: Final = (
+    "published",
+    "created",
+    "dcterms-issued",
+    "dcterms-created",
+    "dc-date",
+    "dcterms-date",
+    "prism-publicationdate",
+)
+_UPDATED: Final = (
+    "updated",
+    "dcterms-modified",
+    "prism-modificationdate",
+    "dc-date",
+    "dcterms-date",
+)
 _RELATIONS: Final = "http://www.iana.org/assignments/relation/"
 
 
@@ -130,8 +162,8 @@ def _atom_entry(element: Element, base: str, feed_authors: tuple[str, ...]) -> F
         url=_link(element, base),
         title=_title(element),
         id=one_line(element.get("id")),
-        published=_date(element, "published") or _date(element, "created"),
-        updated=_date(element, "updated"),
+        published=_date(element, _PUBLISHED),
+        updated=_date(element, _UPDATED),
         authors=authors or feed_authors,
         tags=distinct_tags(map(one_line, _terms(element))),
     )
@@ -142,18 +174,13 @@ def _rss_entry(element: Element, base: str, site: str) -> FeedEntry:
 
     A link that begins with one slash is a path of `site`, the link of the channel, because the feed
     may be served by another host. Any other relative link is resolved against `base`, the feed.
-
-    `dc:date` is the only date of most RDF items. feedparser reads `dc:date` as the date of the
-    update. Here it is the date of publication as well.
     """
     return FeedEntry(
         url=_link(element, base, site) or _permalink(element, base, site),
         title=_title(element),
         id=one_line(element.get("id")),
-        published=(
-            _date(element, "published") or _date(element, "created") or _date(element, "dc_date")
-        ),
-        updated=_date(element, "updated"),
+        published=_date(element, _PUBLISHED),
+        updated=_date(element, _UPDATED),
         authors=distinct_names(_people(element)),
         tags=distinct_tags(map(from_html, _terms(element))),
     )
@@ -166,8 +193,10 @@ def _title(element: Element) -> str | None:
     return title_of(from_html(title) if markup else title)
 
 
-def _date(element: Element, name: str) -> str | None:
-    return date_in_utc(element.get(name))
+def _date(element: Element, names: Iterable[str]) -> str | None:
+    """Return the first of these dates that can be read."""
+    dates = (date_in_utc(element.get(name)) for name in names)
+    return next((date for date in dates if date), None)
 
 
 def _link(element: Element, base: str, site: str | None = None) -> str | None:
@@ -262,7 +291,7 @@ def _number(text: object) -> float | None:
 # These patterns are only used to find out if the newest entries come first.
 _ENTRY_TAG: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
 _DATE_TAG: Final = re.compile(
-    rb"<(?:[\w.-]+:)?(?:pubDate|published|updated|date)\b[^<>]*>([^<]{1,100})<"
+    rb"<(?:[\w.-]+:)?(?:pubDate|published|issued|updated|date|publicationDate)\b[^<>]*>([^<]{1,100})<"
 )
 _TAIL_BYTES: Final = 65_536  #: The last date of a document is looked for in these bytes at its end.
 
@@ -338,13 +367,18 @@ def _run_parser(data: bytes, parser: _FeedParser) -> bool:
 
 _ENTRY_TAGS: Final = frozenset({"item", "entry"})
 #: The modules from which elements are read, by the prefixes to which feedparser maps them.
-_MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "sy"})
+_MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "prism", "sy"})
 #: Elements of these modules that contain further elements of the same module.
 _GROUP_TAGS: Final = frozenset({"media:group", "media:content", "itunes:category"})
 _PARENT_TAGS: Final = _ENTRY_TAGS | {"source"}
 _NETSCAPE: Final = frozenset(
     {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
 )
+_PRISM: Final = frozenset(
+    f"http://prismstandard.org/namespaces/{path}/"
+    for version in ("1.0", "1.2", "2.0", "2.1", "2.2", "3.0")
+    for path in (f"{version}/basic", f"basic/{version}")
+) | {"http://purl.org/rss/1.0/modules/prism/"}
 
 
 class _FeedParser(StrictFeedParser):  # type: ignore[misc]
@@ -365,6 +399,7 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
     _matchnamespaces = {  # noqa: RUF012 - feedparser fills it for all of its parsers
         **{uri.lower(): prefix for uri, prefix in StrictFeedParser.namespaces.items()},
         **dict.fromkeys(_NETSCAPE, ""),
+        **dict.fromkeys(_PRISM, "prism"),
     }
     # Markup is not kept. So there is no need to sanitise it or to resolve its links.
     sanitize_html = resolve_relative_uris = False
@@ -418,7 +453,14 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.is_hidden = True
             return
         self.open.append(tag)
-        super().unknown_starttag(tag, attrs)
+        if tag in _OTHER_DATES:
+            super().unknown_starttag(_OTHER_DATES[tag], [])  # attributes would replace the text
+        else:
+            super().unknown_starttag(tag, attrs)
+
+    def unknown_endtag(self, tag: str) -> None:
+        """End an element."""
+        super().unknown_endtag(_OTHER_DATES.get(tag, tag))
 
     def is_part_of_feed(self, tag: str) -> bool:
         """Return True if an element in this place belongs to the feed or the entry itself."""
@@ -477,11 +519,6 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         permalink = {"": "by default", "true": "declared"}.get(declared, "")
         self._save("permalink", permalink, overwrite=True)
         self.guidislink = False
-
-    def _end_dc_date(self) -> None:
-        super()._end_dc_date()
-        date = self._get_context().get("updated")
-        self._save("dc_date", date, overwrite=True)
 
     def _start_id(self, attrs: Mapping[str, str]) -> None:
         super()._start_id(attrs)
