@@ -98,6 +98,24 @@ def test_rdf():
     assert (feed.language, feed.update_period, feed.update_frequency) == ("en-us", "hourly", 6)
 
 
+@cases("root")
+def test_rdf_with_any_default_namespace(root):
+    """feedparser knows one spelling, and takes a declared Atom namespace for the format."""
+    feed = read(
+        f"<{root}><channel><title>Blog</title></channel><item><title>&lt;b&gt;One&lt;/b&gt;</title>"
+        f"<link>https://blog.example/1</link></item></{root.split()[0]}>"
+    )
+    assert (feed.format, feed.title) == ("rss10", "Blog")
+    assert [(e.title, e.url) for e in feed.entries] == [("One", "https://blog.example/1")]
+
+
+@cases("children")
+def test_rdf_without_channel_and_items_is_no_feed(children):
+    rdf = "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns='urn:x'>"
+    with pytest.raises(NotAFeed, match="XML of another kind"):
+        read(f"{rdf}{children}</rdf:RDF>")
+
+
 def test_atom_03():
     feed = read(ATOM_03)
     (only,) = feed.entries
@@ -354,6 +372,8 @@ def test_atom_authors_are_inherited():
     assert entry("<title>One</title>").authors == ("Feed Author",)
     source = "<source><author><name>Source Author</name></author></source>"
     assert entry(source).authors == ("Source Author",)
+    several = "<author><name>Jo</name><email>jo@blog.example</email><name>Ann; Bo</name></author>"
+    assert entry(several).authors == ("Jo", "Ann", "Bo")
     own = "<author><name>jo@blog.example</name></author><author><name>Own</name></author>"
     assert entry(own + source).authors == ("Own",)
 

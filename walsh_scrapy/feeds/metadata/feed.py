@@ -45,7 +45,7 @@ from walsh_scrapy.feeds.metadata.text import (
     language_tag,
     list_of,
     objects_of,
-    person_name,
+    person_names,
     title_of,
     web_url,
 )
@@ -55,6 +55,7 @@ from walsh_scrapy.policy.wording import one_line
 #: returns `published` with a warning.
 Element: TypeAlias = Mapping[str, object]
 
+_HOST: Final = re.compile(r"\s*//[^\s/?#]+\.[^\s/?#]")  # a link without its scheme
 _PATH: Final = re.compile(r"\s*/(?![/\\])")  # a link that begins with exactly one slash
 #: Dates of other vocabularies, by the names under which they are kept. feedparser would overwrite
 #: the dates of the feed's own format with them.
@@ -228,18 +229,26 @@ def _permalink(element: Element, base: str, site: str) -> str | None:
     """Return the guid of an item without a usable link, if it is a permalink (RSS 2.0).
 
     Many guids without `isPermaLink` are numbers. So a relative guid is a link only if the feed
-    declares it a permalink, or if it is a path.
+    declares it a permalink, or if it is a path or a host and a path.
     """
     guid = element.get("id")
     permalink = element.get("permalink")
-    is_link = is_web_url(guid) or permalink == "declared" or _PATH.match(str(guid)) is not None
+    is_link = (
+        is_web_url(guid)
+        or permalink == "declared"
+        or _PATH.match(str(guid)) is not None
+        or _HOST.match(str(guid)) is not None
+    )
     return web_url(guid, _base_of(guid, base, site)) if permalink and is_link else None
+
+
+_ADDRESS_IN_TAG: Final = re.compile(r"<([^<>\s@]+@[^<>\s@]+)>")  # in `Name <mail@example.org>`
 
 
 def _people(element: Element) -> Iterator[str | None]:
     for author in objects_of(element.get("authors")):
-        name = one_line(author.get("name"))
-        yield person_name(from_html(name))
+        name = one_line(author.get("name")) or ""
+        yield from person_names(from_html(_ADDRESS_IN_TAG.sub(r"&lt;\1&gt;", name)))
 
 
 def _terms(element: Element) -> Iterator[object]:
@@ -370,6 +379,7 @@ _ENTRY_TAGS: Final = frozenset({"item", "entry"})
 _MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "prism", "sy"})
 #: Elements of these modules that contain further elements of the same module.
 _GROUP_TAGS: Final = frozenset({"media:group", "media:content", "itunes:category"})
+_RDF_ROOTS: Final = (["rdf:rdf"], ["rdf"])
 _PARENT_TAGS: Final = _ENTRY_TAGS | {"source"}
 _NETSCAPE: Final = frozenset(
     {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
@@ -424,6 +434,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         self.skipped_depth = 0  #: open elements of the skipped element, itself included; else 0
         self.is_hidden = False  #: True if feedparser does not see the element that is skipped
         self.open: list[str] = []  #: the open elements that feedparser sees
+        self.default_uri: str | None = None  #: the default namespace at the root
+        self.rss_uri: str | None = None  #: the same if the root is RDF: the namespace of RSS 1.0
         self.feed_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
     def count_entry(self) -> bool:
@@ -452,6 +464,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.skipped_depth = 1
             self.is_hidden = True
             return
+        if tag in ("channel", "item") and self.open in _RDF_ROOTS:
+            self.version = self.version if self.version.startswith("rss") else "rss10"
         self.open.append(tag)
         if tag in _OTHER_DATES:
             super().unknown_starttag(_OTHER_DATES[tag], [])  # attributes would replace the text
@@ -506,11 +520,18 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
 
     def _sync_author_detail(self, key: str = "author") -> None:
         # feedparser's search for an e-mail address is slow and cuts `.example` down to `.exam`. So
-        # the whole text is kept here, and `person_name` removes the address.
+        # the whole text is kept here, and `person_names` removes the address.
         context = self._get_context()
         people = context.get("authors")
         if key == "author" and people and not people[-1]:
             people[-1]["name"] = context.get(key)
+
+    def _start_name(self, attrs: Mapping[str, str]) -> None:
+        # feedparser keeps only the last name of an author.
+        people = self._get_context().get("authors")
+        if self.inauthor and people and people[-1].get("name"):
+            people.append({})
+        super()._start_name(attrs)
 
     def _start_guid(self, attrs: Mapping[str, str]) -> None:
         # feedparser resolves relative ids and turns them into links. Here an id stays as published.
@@ -548,8 +569,17 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
     def _end_day(self) -> None:
         self.feeddata.setdefault("days", []).append(self.pop("day"))
 
+    def without_rss_namespace(self, name: tuple[str | None, str]) -> tuple[str | None, str]:
+        """Return the name of an element, without the namespace that RSS 1.0 has in this document.
+
+        Feeds spell the namespace in many ways. feedparser knows one of them.
+        """
+        return (None, name[1]) if name[0] == self.rss_uri else name
+
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
         """Begin the scope of a prefix."""
+        if not self.open and prefix is None:
+            self.default_uri = uri
         if not self.skipped_depth:
             super().startPrefixMapping(prefix, uri)
 
@@ -560,6 +590,9 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         if self.skipped_depth:
             self.skipped_depth += 1
             return
+        if not self.open and name[1].lower() == "rdf":
+            self.rss_uri = self.default_uri
+        name = self.without_rss_namespace(name)
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 
@@ -568,7 +601,9 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         if not self.skipped_depth:
             self.handle_data(text)
 
-    def endElementNS(self, name: object, qname: object) -> None:  # noqa: N802
+    def endElementNS(  # noqa: N802
+        self, name: tuple[str | None, str], qname: object
+    ) -> None:
         """End an element."""
         if self.skipped_depth:
             self.skipped_depth -= 1
@@ -578,7 +613,7 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.is_hidden = False
         else:
             self.open.pop()
-            super().endElementNS(name, qname)
+            super().endElementNS(self.without_rss_namespace(name), qname)
 
 
 def _is_data(kind: str) -> bool:

@@ -94,6 +94,11 @@ def is_json(content_type: str) -> bool:
     return _media_type(content_type) == "application/json"
 
 
+def is_json_feed(content_type: str) -> bool:
+    """Return True for the media type of JSON Feed."""
+    return _media_type(content_type) == "application/feed+json"
+
+
 def is_html(content_type: str) -> bool:
     """Return True for a media type of HTML pages."""
     return _media_type(content_type) in _PAGE_TYPES
