@@ -24,7 +24,6 @@ from dataclasses import replace
 from math import isfinite
 from typing import Final, TypeAlias
 from xml.sax.expatreader import ExpatParser
-from xml.sax.handler import feature_external_ges
 from xml.sax.xmlreader import InputSource
 
 from feedparser.api import StrictFeedParser
@@ -305,22 +304,39 @@ _DATE_TAG: Final = re.compile(
 _TAIL_BYTES: Final = 65_536  #: The last date of a document is looked for in these bytes at its end.
 
 
+#: With this declaration an entity that is not declared in the document is an error. Otherwise the
+#: parser skips such an entity if the DOCTYPE names a DTD, which is never requested.
+_STANDALONE: Final = b'<?xml version="1.0" standalone="yes"?>'
+_XML_DECLARATION: Final = re.compile(rb"\A<\?xml\s[^>]*\?>")
+_ROOT: Final = re.compile(rb"<\w")
+_ENTITY: Final = re.compile(rb"""<!ENTITY\s+(\w+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
+
+
 def _parse_document(body: bytes, base: str) -> tuple[_FeedParser, WellFormed | None]:
     """Return the parser of a document, and the repaired document if it is not well-formed.
 
     The parser's `version` is feedparser's name of the format, and empty if the body is no feed.
     """
     first_entry = _first_entry(body)
-    version, data, entities = replace_doctype(body)
+    version, data, _ = replace_doctype(body)
     repaired = None
     parser = _FeedParser(base, first_entry)
-    if not _run_parser(data, parser):
-        repaired = well_formed(data, entities)
+    if not _run_parser(_STANDALONE + _XML_DECLARATION.sub(b"", data), parser):
+        repaired = well_formed(data, _entities_of_doctype(body))
         parser = _FeedParser(base, first_entry, is_repaired=True)
         if not _run_parser(repaired.document, parser):
             version = parser.version = ""
     parser.version = version or parser.version
     return parser, repaired
+
+
+def _entities_of_doctype(body: bytes) -> dict[str, str]:
+    """Return the entities that are declared before the root, by name; the first one counts."""
+    root = _ROOT.search(body)
+    declarations = _ENTITY.findall(body, 0, root.start() if root else len(body))
+    return {
+        name.decode(): (quoted or text).decode() for name, quoted, text in reversed(declarations)
+    }
 
 
 def _first_entry(body: bytes) -> int:
@@ -348,18 +364,24 @@ def _utc_date(date: bytes) -> str:
 
 
 class _WholeTextReader(ExpatParser):
-    """Passes a text to its handler in one piece, not in pieces that end at each entity."""
+    """Passes a text to its handler in one piece, and refuses the entities of other files.
+
+    A text would otherwise be in pieces that end at each entity, without these entities.
+    """
 
     def reset(self) -> None:
         """Begin a document."""
         super().reset()
         self._parser.buffer_text = True  # type: ignore[attr-defined]
 
+    def external_entity_ref(self, *_: object) -> int:
+        """End with an error, because no other file is opened."""
+        return 0
+
 
 def _run_parser(data: bytes, parser: _FeedParser) -> bool:
     """Let a parser read a document. Return False if the document is not well-formed."""
     reader = _WholeTextReader(namespaceHandling=1)  # replace_doctype has removed unsafe entities
-    reader.setFeature(feature_external_ges, False)
     reader.setContentHandler(parser)
     reader.setErrorHandler(parser)
     source = InputSource()
