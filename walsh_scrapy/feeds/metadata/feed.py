@@ -366,7 +366,7 @@ def _utc_date(date: bytes) -> str:
 class _WholeTextReader(ExpatParser):
     """Passes a text to its handler in one piece, and refuses the entities of other files.
 
-    A text would otherwise be in pieces that end at each entity, without these entities.
+    Otherwise a text would come in pieces that end at each entity, and without these entities.
     """
 
     def reset(self) -> None:
@@ -401,6 +401,7 @@ _ENTRY_TAGS: Final = frozenset({"item", "entry"})
 _MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "prism", "sy"})
 #: Elements of these modules that contain further elements of the same module.
 _GROUP_TAGS: Final = frozenset({"media:group", "media:content", "itunes:category"})
+_RDF_TAGS: Final = frozenset({"channel", "item"})
 _RDF_ROOTS: Final = (["rdf:rdf"], ["rdf"])
 _PARENT_TAGS: Final = _ENTRY_TAGS | {"source"}
 _NETSCAPE: Final = frozenset(
@@ -486,8 +487,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.skipped_depth = 1
             self.is_hidden = True
             return
-        if tag in ("channel", "item") and self.open in _RDF_ROOTS:
-            self.version = self.version if self.version.startswith("rss") else "rss10"
+        if tag in _RDF_TAGS and self.open in _RDF_ROOTS and not self.version.startswith("rss"):
+            self.version = "rss10"
         self.open.append(tag)
         if tag in _OTHER_DATES:
             super().unknown_starttag(_OTHER_DATES[tag], [])  # attributes would replace the text
@@ -591,13 +592,6 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
     def _end_day(self) -> None:
         self.feeddata.setdefault("days", []).append(self.pop("day"))
 
-    def without_rss_namespace(self, name: tuple[str | None, str]) -> tuple[str | None, str]:
-        """Return the name of an element, without the namespace that RSS 1.0 has in this document.
-
-        Feeds spell the namespace in many ways. feedparser knows one of them.
-        """
-        return (None, name[1]) if name[0] == self.rss_uri else name
-
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
         """Begin the scope of a prefix."""
         if not self.open and prefix is None:
@@ -614,7 +608,11 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             return
         if not self.open and name[1].lower() == "rdf":
             self.rss_uri = self.default_uri
-        name = self.without_rss_namespace(name)
+        if self.rss_uri and name[0] == self.rss_uri:
+            name = (
+                None,
+                name[1],
+            )  # feeds spell the namespace in ways that feedparser does not know
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 
@@ -635,7 +633,9 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.is_hidden = False
         else:
             self.open.pop()
-            super().endElementNS(self.without_rss_namespace(name), qname)
+            if self.rss_uri and name[0] == self.rss_uri:
+                name = (None, name[1])
+            super().endElementNS(name, qname)
 
 
 def _is_data(kind: str) -> bool:

@@ -75,8 +75,10 @@ def _feed_object(body: bytes, content_type: str | None) -> _Object:
 def _is_feed(value: _Object, content_type: str | None) -> bool:
     if value.get("version"):
         return _VERSION.fullmatch(str(value["version"]).strip()) is not None
-    items = list_of(value.get("items"))
-    if is_json_feed(content_type or "") and isinstance(value.get("items"), list):
+    items = value.get("items")
+    if not isinstance(items, list):
+        return False
+    if is_json_feed(content_type or ""):
         return True
     return bool(items) and all(isinstance(item, dict) and _is_item(item) for item in items)
 
