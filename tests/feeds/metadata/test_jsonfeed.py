@@ -132,6 +132,7 @@ def test_an_external_url_is_the_link_without_a_url(members, url):
         ({"authors": [{"name": "A; B"}, {"name": "C <c@blog.example>, D"}]}, ("A", "B", "C", "D")),
         ({"authors": ["A", {"name": "B"}]}, ("A", "B")),
         ({"author": [{"name": "A"}, "B"]}, ("A", "B")),
+        ({"author": {"name": "A &amp; B; D&#39;C"}}, ("A &amp; B", "D&#39;C")),
         ({"author": "A"}, ("A",)),
         ({"authors": None, "author": {"name": "A"}}, ("A",)),
         ({"authors": True, "author": {"name": "A"}}, ("A",)),

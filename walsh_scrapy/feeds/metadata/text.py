@@ -35,6 +35,7 @@ _PERSON: Final = re.compile(
     r"([^@]*[^@\s]@[^@\s<>(),;]+(?:[>)]|\s*\([^()]*\))?)"
     r"(?:\s*(?:[,;&]\s*|and\s+|\Z)|(?<=[>)])\s+)"
 )
+_BETWEEN_SEMICOLONS: Final = re.compile(r"(?:&#?\w+;|[^;])+")  # a reference such as `&amp;` is text
 #: An e-mail address in the name of a person; its host may have no dot.
 _ADDRESS_OF_PERSON: Final = re.compile(rf"{LOCAL_PART}@{LETTERS}++")
 
@@ -113,7 +114,7 @@ def person_names(text: str | None) -> Iterator[str | None]:
     while person := _PERSON.match(text, start):
         yield person_name(person[1])
         start = person.end()
-    for name in text[start:].split(";"):
+    for name in _BETWEEN_SEMICOLONS.findall(text, start):
         yield person_name(one_line(name))
 
 
