@@ -231,13 +231,13 @@ def test_discover_requests_and_declares_feeds_of_a_site(loopback_web, discover):
 
 def test_only_feeds_that_a_page_declares_are_requested(loopback_web, discover, tmp_path):
     """The judge is the log: robots.txt, the page and its feeds, each with its delay."""
-    page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
+    page = f"""<br /><b>Notice</b>: x<!doctype html><html><head><title>Docs</title><img src=x>
         {LINK.format("http://docs.example/comments/feed/")}
         <LINK REL="Alternate Home" TYPE="application/atom+xml" title="A &amp; B" HREF=atom.xml>
         {LINK.format("/blog/atom.xml")}{LINK.format("ftp://docs.example/x.xml")}
         <link rel=alternate type=application/json href=/wp-json/wp/v2/pages/1>
         <link rel=alternate type=text/html href=/en>{LINK.format("//other.example/feed")}
-        </head><body><a href="/link">x</a>{LINK.format("/body.xml")}"""
+        <base href="/blog/"></head><body><a href="/link">x</a>{LINK.format("/body.xml")}"""
     announced = '</blog/atom.xml>; rel="alternate"; type="application/atom+xml"'
     pages = {
         "/": html(page, headers={"Link": announced}),

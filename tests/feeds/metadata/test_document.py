@@ -224,21 +224,21 @@ def test_other_links_declare_no_feed(link):
     assert urls(f"<html><head>{link}</head><body>{LINK}") == []
 
 
-@pytest.mark.parametrize(
-    ("before", "found"),
-    [
-        ("<base href=https://cdn.example/x/><base href=/never/>", ["https://cdn.example/feed"]),
-        ("<base target=_blank>", [FEED_URL]),
-        ("<base href=http://[>", [FEED_URL]),
-        ("<base href=ftp://files.example/>", []),
-        ("<noscript><img src=x></noscript>", [FEED_URL]),
-        ('<script>"<body></head>"</script><!-- </head> -->', [FEED_URL]),
-        ("<style>" + "x" * (HEAD_BYTES - 300) + "</style>", [FEED_URL]),
-        ("<style>" + "x" * HEAD_BYTES + "</style>", []),
-    ],
-)
-def test_elements_before_a_link_are_read_as_in_browsers(before, found):
-    assert urls(f"<html><head>{before}{LINK}") == found
+@cases("before", more=["<style>" + "x" * (HEAD_BYTES - 300) + "</style>"])
+def test_the_head_ends_at_its_end_tag_or_at_the_body(before):
+    for end in ("</head>", "<body>", "</head><body class=x>"):
+        for html in (f"<html><head>{before}{LINK}", f"{before}<!doctype html><html><head>{LINK}"):
+            assert urls(f"{html}{end}<p>x</p>{LINK.replace('/feed', '/body')}") == [FEED_URL]
+
+
+def test_a_long_head_is_not_read_to_its_end():
+    assert urls("<style>" + "x" * HEAD_BYTES + f"</style>{LINK}") == []
+
+
+@cases("head", "found")
+def test_first_base_of_the_head_counts_for_all_links(head, found):
+    page = head.replace("LINK", LINK)
+    assert urls(f"<html><head>{page}</head><body><base href=https://body.example/>") == found
 
 
 def test_titles_are_one_line_in_the_encoding_of_the_page():

@@ -98,6 +98,24 @@ def test_rdf():
     assert (feed.language, feed.update_period, feed.update_frequency) == ("en-us", "hourly", 6)
 
 
+@cases("root")
+def test_rdf_with_any_default_namespace(root):
+    """feedparser knows one spelling, and takes a declared Atom namespace for the format."""
+    feed = read(
+        f"<{root}><channel><title>Blog</title></channel><item><title>&lt;b&gt;One&lt;/b&gt;</title>"
+        f"<link>https://blog.example/1</link></item></{root.split()[0]}>"
+    )
+    assert (feed.format, feed.title) == ("rss10", "Blog")
+    assert [(e.title, e.url) for e in feed.entries] == [("One", "https://blog.example/1")]
+
+
+@cases("children")
+def test_rdf_without_channel_and_items_is_no_feed(children):
+    rdf = "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns='urn:x'>"
+    with pytest.raises(NotAFeed, match="XML of another kind"):
+        read(f"{rdf}{children}</rdf:RDF>")
+
+
 def test_atom_03():
     feed = read(ATOM_03)
     (only,) = feed.entries
@@ -181,25 +199,6 @@ def test_relative_links_of_rss(form, body, url):
         text = f"<rss version='2.0'><channel>{''.join(parts)}</channel></rss>"
     (only,) = read(text).entries
     assert only.url == url
-
-
-@pytest.mark.parametrize(
-    ("element", "published"),
-    [
-        ("<dc:date xmlns:dc='http://purl.org/dc/elements/1.1/'>{}</dc:date>", True),
-        ("<a:updated xmlns:a='http://www.w3.org/2005/Atom'>{}</a:updated>", False),
-        (
-            "<dcterms:modified xmlns:dcterms='http://purl.org/dc/terms/'>{}</dcterms:modified>",
-            False,
-        ),
-    ],
-)
-def test_only_dc_date_is_a_date_of_publication_too(element, published):
-    date = "2026-05-01T00:00:00Z"
-    item = f"<item>{element.format(date)}</item>"
-    (only,) = read(f"<rss version='2.0'><channel>{item}</channel></rss>").entries
-    assert only.updated == date
-    assert only.published == (date if published else None)
 
 
 @pytest.mark.parametrize("link", ["", "<link/>", "<link>/sub/</link>", "<link>mailto:x</link>"])
@@ -373,6 +372,8 @@ def test_atom_authors_are_inherited():
     assert entry("<title>One</title>").authors == ("Feed Author",)
     source = "<source><author><name>Source Author</name></author></source>"
     assert entry(source).authors == ("Source Author",)
+    several = "<author><name>Jo</name><email>jo@blog.example</email><name>Ann; Bo</name></author>"
+    assert entry(several).authors == ("Jo", "Ann", "Bo")
     own = "<author><name>jo@blog.example</name></author><author><name>Own</name></author>"
     assert entry(own + source).authors == ("Own",)
 
@@ -431,6 +432,28 @@ def test_long_titles_are_cut_and_their_entries_kept():
 def test_dates(body, published, updated):
     only = item(body)
     assert (only.published, only.updated) == (published, updated)
+
+
+@cases("elements", "published", "updated")
+def test_dates_of_the_format_win_over_others(elements, published, updated):
+    declared = (
+        'xmlns:atom="http://www.w3.org/2005/Atom" xmlns:dc="http://purl.org/dc/elements/1.1/" '
+        'xmlns:dcterms="http://purl.org/dc/terms/" '
+        'xmlns:prism="http://prismstandard.org/namespaces/basic/2.0/" '
+        'xmlns:ingenta="http://purl.org/rss/1.0/modules/prism/" '
+        'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
+    )
+    dated = [
+        f"<{element}>2026-05-0{day}T00:00:00Z</{element.partition(' ')[0]}>"
+        for element, day in elements.items()
+    ]
+    for body in ("".join(dated), "".join(reversed(dated))):
+        in_rss = read(f"<rss {declared}><channel><item>{body}</item></channel></rss>")
+        in_atom = atom(f"<entry>{body}</entry>", declared)
+        for feed in (in_rss, in_atom):
+            (only,) = feed.entries
+            days = [date and int(date[9]) for date in (only.published, only.updated)]
+            assert days == [published or None, updated or None]
 
 
 def test_atom_updated_is_not_the_publication_date():

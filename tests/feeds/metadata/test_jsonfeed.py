@@ -12,9 +12,9 @@ URL = "https://blog.example/dir/feed.json"
 VERSION = "https://jsonfeed.org/version/1.1"
 
 
-def read(document):
+def read(document, content_type="application/feed+json"):
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return parse_feed(body, url=URL, content_type="application/feed+json", source=URL)
+    return parse_feed(body, url=URL, content_type=content_type, source=URL)
 
 
 def feed(*items, **top):
@@ -129,8 +129,10 @@ def test_an_external_url_is_the_link_without_a_url(members, url):
     [
         ({"authors": {"name": "A"}}, ("A",)),
         ({"authors": "A"}, ("A",)),
+        ({"authors": [{"name": "A; B"}, {"name": "C <c@blog.example>, D"}]}, ("A", "B", "C", "D")),
         ({"authors": ["A", {"name": "B"}]}, ("A", "B")),
         ({"author": [{"name": "A"}, "B"]}, ("A", "B")),
+        ({"author": {"name": "A &amp; B; D&#39;C"}}, ("A &amp; B", "D&#39;C")),
         ({"author": "A"}, ("A",)),
         ({"authors": None, "author": {"name": "A"}}, ("A",)),
         ({"authors": True, "author": {"name": "A"}}, ("A",)),
@@ -155,6 +157,19 @@ def test_last_value_of_a_repeated_key_is_used():
 def test_encodings(encoding):
     text = json.dumps({"version": VERSION, "title": "Ünï", "items": []}, ensure_ascii=False)
     assert read(text.encode(encoding)).title == "Ünï"
+
+
+@cases("document", "content_type", "ids")
+def test_a_json_feed_may_lack_its_version(document, content_type, ids):
+    feed = read(document, content_type)
+    assert [entry.id for entry in feed.entries] == ids
+    assert feed.format == "JSON Feed"
+
+
+@cases("document")
+def test_items_of_other_json_are_no_feed(document):
+    with pytest.raises(NotAFeed, match="JSON of another kind"):
+        read(document, "application/json")
 
 
 @cases(

@@ -157,6 +157,28 @@ def test_an_ampersand_that_begins_no_reference_is_text(title, text):
     assert feed.is_complete
 
 
+@cases("doctype", "title")
+def test_an_entity_that_the_parser_does_not_know_is_read(doctype, title):
+    """The parser would skip the entity: `Crme`, and another link."""
+    item = "<item><title>Cr&egrave;me {0}</title><link>/?a=&egrave;&amp;b</link></item>"
+    entry = "<entry><title>Cr&egrave;me {0}</title><link href='/?a=&egrave;&amp;b'/></entry>"
+    for own in ("", "&own;"):
+        for form, root in (
+            (f"<rss version='0.91'><channel>{item}</channel></rss>", "rss"),
+            (f"<feed xmlns='http://www.w3.org/2005/Atom'>{entry}</feed>", "feed"),
+        ):
+            text = f"<?xml version='1.0'?>{doctype.replace('rss', root, 1)}{form.format(own)}"
+            (only,) = read(text).entries
+            assert only.title == (f"Crème {title}" if own else "Crème")
+            assert only.url == "https://blog.example/?a=è&b"
+
+
+def test_a_doctype_without_entities_needs_no_repair():
+    body = "<rss version='2.0'><channel><title>é</title></channel></rss>"
+    feed = read(f"<?xml version='1.0' encoding='utf-8'?><!DOCTYPE rss SYSTEM 'x.dtd'>{body}")
+    assert (feed.title, feed.format) == ("é", "rss20")
+
+
 def test_the_query_of_a_link_is_kept():
     links = (
         "<item><link>https://b.example/?a=1&copy=2&lt=3&b=&amp;c</link><guid>1&x=&2</guid></item>"

@@ -11,8 +11,8 @@ text guess too. This module reads only the forms that feeds have, each with one 
 `1/2/2020` is the first or the second month, so numbers are a date only if the year comes first.
 
 A zone is UTC, an offset of four digits of at most 14 hours, with or without the name of the zone,
-one of `_ABBREVIATIONS`, or a place of the tz database. A date with any other zone is None: `IST`
-may be India, Ireland or Israel.
+hours from UTC or GMT (`GMT+7` is `+0700`), one of `_ABBREVIATIONS`, or a place of the tz database.
+A date with any other zone is None: `IST` may be India, Ireland or Israel.
 """
 
 import re
@@ -43,26 +43,36 @@ _MONTHS: Final = {
     )
     for name in names.split()
 }
-#: Hours from UTC of the zones of RFC 822 and of Europe, whose names have no other meaning.
+#: Hours from UTC, by the names of zones that have no other meaning, or another one that feeds never
+#: use. `AST`, `BST` and `IST` have several.
 _ABBREVIATIONS: Final = {
-    "Z": 0,
-    "UT": 0,
-    "UTC": 0,
-    "GMT": 0,
-    "WET": 0,
-    "EST": -5,
-    "EDT": -4,
-    "CST": -6,
-    "CDT": -5,
-    "MST": -7,
-    "MDT": -6,
-    "PST": -8,
-    "PDT": -7,
-    "WEST": 1,
-    "CET": 1,
-    "CEST": 2,
-    "EET": 2,
-    "EEST": 3,
+    name: hours
+    for hours, names in (
+        (-10, "HST"),
+        (-9, "AKST"),
+        (-8, "AKDT PST"),
+        (-7, "PDT MST"),
+        (-6, "MDT CST"),
+        (-5, "CDT EST"),
+        (-4, "EDT"),
+        (-3, "ART BRT"),
+        (0, "Z UT UTC GMT WET"),
+        (1, "WEST CET WAT"),
+        (2, "CEST EET CAT SAST"),
+        (3, "EEST EAT MSK"),
+        (5, "PKT"),
+        (5.75, "NPT"),
+        (7, "ICT WIB"),
+        (8, "AWST HKT SGT WITA"),
+        (9, "JST KST WIT"),
+        (9.5, "ACST"),
+        (10, "AEST"),
+        (10.5, "ACDT"),
+        (11, "AEDT"),
+        (12, "NZST"),
+        (13, "NZDT"),
+    )
+    for name in names.split()
 }
 _MAX_OFFSET: Final = timedelta(hours=14)
 _MIN_YEAR: Final = 1000  # .NET programs write year 1 for "no date"
@@ -81,13 +91,13 @@ _TIME: Final = (
 # offset is used, because most names have several meanings.
 _NAME: Final = "(?:z|[a-z]{2,5})"
 _OFFSET: Final = (
-    rf"(?:(?:(?:GMT|UTC)\s*|{_NAME}\s+)?"
-    r"(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?"
+    rf"(?:(?:(?P<origin>GMT|UTC?)\s*|{_NAME}\s+)?"
+    r"(?P<sign>[+-])(?P<hours>(?(origin)[0-9]{1,2}|[0-9]{2}))(?::?(?P<minutes>[0-9]{2}))?"
     rf"(?:\s+(?:{_NAME}|(?P=sign)(?P=hours)(?::?(?P=minutes))?)(?:\s+m=[+-][0-9.]+)?)?)"
 )
 _UTC: Final = "(?:z|utc?|gmt)"
 _ZONE: Final = rf"(?:{_OFFSET}|(?P<zone>[a-z]+(?:/[a-z_-]+)*)|(?P<utc>{_UTC})\s+{_UTC})"
-_REST: Final = rf"(?:(?:t|[\s,]+(?:-\s+|at\s+)?){_TIME})?(?:\s*{_ZONE})?(?:\s*\([^()]*\))?"
+_REST: Final = rf"(?:(?:t|[\s,]+(?:-\s+|at\s+)?){_TIME})?(?:\s*\(?{_ZONE}\)?)?(?:\s*\([^()]*\))?"
 _FORMS: Final = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -162,8 +172,9 @@ def _zone(parts: dict[str, str | None]) -> tzinfo | None:
         return ZoneInfo(name) if name in _place_names() else None
     if not (sign := parts.get("sign")):
         return UTC
-    is_short = parts["minutes"] is None  # `-05` is an offset only in ISO 8601
-    if is_short and not (parts.get("by") and parts["hour"]):
+    # `-05` is an offset only in ISO 8601, and after the name of the zone from which it counts.
+    is_short = parts["minutes"] is None
+    if is_short and not parts["origin"] and not (parts.get("by") and parts["hour"]):
         return None
     minutes = int(parts["minutes"] or 0)
     offset = timedelta(hours=int(parts["hours"] or 0), minutes=minutes)

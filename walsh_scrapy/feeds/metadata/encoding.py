@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from encodings.aliases import aliases
 from functools import cache
 from typing import Final
 
@@ -19,27 +20,30 @@ _CHARSET: Final = re.compile(r"(?:^|[;,])\s*charset\s*=\s*[\"']?\s*([\w.:-]{1,40
 _XML_DECLARATION: Final = re.compile(
     rb"\s*<\?xml[^>]{0,200}?[\s\"']encoding\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE
 )
-#: Encoding names that Python does not know, not even without their `x-`: names of the WHATWG
+#: Encodings by the names that Python does not know, without punctuation: names of the WHATWG
 #: Encoding Standard, and two that servers write.
 _LABELS: Final = {
-    "cn-big5": "big5",
-    "dos-874": "cp874",
-    "gb_2312": "gbk",
-    "gb_2312-80": "gbk",
-    "iso-8859-8-e": "iso8859-8",
-    "iso-8859-8-i": "iso8859-8",
-    "iso-ir-149": "cp949",
+    "cnbig5": "big5",
+    "dos874": "cp874",
+    "iso88598e": "iso8859-8",
+    "iso88598i": "iso8859-8",
+    "isoir149": "cp949",
     "koi": "koi8-r",
     "koi8": "koi8-r",
-    "koi8-ru": "koi8-u",
-    "ks_c_5601-1989": "cp949",
-    "ksc_5601": "cp949",
-    "win-1251": "cp1251",
-    "windows-31j": "cp932",
-    "windows-874": "cp874",
-    "windows-949": "cp949",
-    "x-x-big5": "big5",
-    "zh-cn": "gbk",
+    "koi8ru": "koi8-u",
+    "koi8u": "koi8-u",
+    "ksc56011989": "cp949",
+    "windows31j": "cp932",
+    "zhcn": "gbk",
+}
+_PUNCTUATION: Final = re.compile(r"[^a-z0-9]")
+_X: Final = re.compile(r"\A(?:x-)+")
+_WINDOWS: Final = re.compile(r"\Awin(?:dows)?(?=[0-9]{3,4}\Z)")
+#: The names that Python knows, without punctuation: for `latin-2`, `cp-1251` and `big-5`.
+_PYTHON_LABELS: Final = {
+    _PUNCTUATION.sub("", label): codec
+    for alias, codec in aliases.items()
+    for label in (alias, codec)
 }
 #: The larger encodings that browsers read instead (WHATWG Encoding Standard), by Python's names.
 _SUPERSETS: Final = {
@@ -105,7 +109,8 @@ def _declared_encodings(body: bytes, content_type: str | None) -> Iterator[str]:
         labels.append(declaration[1].decode("ascii", "ignore"))
     for label in labels:
         name = label.lower()
-        for known_as in (_LABELS.get(name, name), name.removeprefix("x-")):
+        plain = _WINDOWS.sub("cp", _PUNCTUATION.sub("", _X.sub("", name)))
+        for known_as in (_LABELS.get(plain, name), _PYTHON_LABELS.get(plain, plain)):
             with suppress(LookupError):
                 encoding = codecs.lookup(known_as).name
                 if encoding != "utf-7":  # no browser knows it

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from math import isfinite
 from typing import Final, TypeAlias
 from xml.sax.expatreader import ExpatParser
-from xml.sax.handler import feature_external_ges
 from xml.sax.xmlreader import InputSource
 
 from feedparser.api import StrictFeedParser
@@ -45,7 +44,7 @@ from walsh_scrapy.feeds.metadata.text import (
     language_tag,
     list_of,
     objects_of,
-    person_name,
+    person_names,
     title_of,
     web_url,
 )
@@ -55,7 +54,40 @@ from walsh_scrapy.policy.wording import one_line
 #: returns `published` with a warning.
 Element: TypeAlias = Mapping[str, object]
 
+_HOST: Final = re.compile(r"\s*//[^\s/?#]+\.[^\s/?#]")  # a link without its scheme
 _PATH: Final = re.compile(r"\s*/(?![/\\])")  # a link that begins with exactly one slash
+#: Dates of other vocabularies, by the names under which they are kept. feedparser would overwrite
+#: the dates of the feed's own format with them.
+_OTHER_DATES: Final = {
+    name: name.replace(":", "-")
+    for name in (
+        "dc:date",
+        "dcterms:created",
+        "dcterms:date",
+        "dcterms:issued",
+        "dcterms:modified",
+        "prism:modificationdate",
+        "prism:publicationdate",
+    )
+}
+# The dates of an entry: those of the format come first. `dc:date` does not say of what it is the
+# date, and is the only date of most RDF items.
+_PUBLISHED: Final = (
+    "published",
+    "created",
+    "dcterms-issued",
+    "dcterms-created",
+    "dc-date",
+    "dcterms-date",
+    "prism-publicationdate",
+)
+_UPDATED: Final = (
+    "updated",
+    "dcterms-modified",
+    "prism-modificationdate",
+    "dc-date",
+    "dcterms-date",
+)
 _RELATIONS: Final = "http://www.iana.org/assignments/relation/"
 
 
@@ -130,8 +162,8 @@ def _atom_entry(element: Element, base: str, feed_authors: tuple[str, ...]) -> F
         url=_link(element, base),
         title=_title(element),
         id=one_line(element.get("id")),
-        published=_date(element, "published") or _date(element, "created"),
-        updated=_date(element, "updated"),
+        published=_date(element, _PUBLISHED),
+        updated=_date(element, _UPDATED),
         authors=authors or feed_authors,
         tags=distinct_tags(map(one_line, _terms(element))),
     )
@@ -142,18 +174,13 @@ def _rss_entry(element: Element, base: str, site: str) -> FeedEntry:
 
     A link that begins with one slash is a path of `site`, the link of the channel, because the feed
     may be served by another host. Any other relative link is resolved against `base`, the feed.
-
-    `dc:date` is the only date of most RDF items. feedparser reads `dc:date` as the date of the
-    update. Here it is the date of publication as well.
     """
     return FeedEntry(
         url=_link(element, base, site) or _permalink(element, base, site),
         title=_title(element),
         id=one_line(element.get("id")),
-        published=(
-            _date(element, "published") or _date(element, "created") or _date(element, "dc_date")
-        ),
-        updated=_date(element, "updated"),
+        published=_date(element, _PUBLISHED),
+        updated=_date(element, _UPDATED),
         authors=distinct_names(_people(element)),
         tags=distinct_tags(map(from_html, _terms(element))),
     )
@@ -166,8 +193,10 @@ def _title(element: Element) -> str | None:
     return title_of(from_html(title) if markup else title)
 
 
-def _date(element: Element, name: str) -> str | None:
-    return date_in_utc(element.get(name))
+def _date(element: Element, names: Iterable[str]) -> str | None:
+    """Return the first of these dates that can be read."""
+    dates = (date_in_utc(element.get(name)) for name in names)
+    return next((date for date in dates if date), None)
 
 
 def _link(element: Element, base: str, site: str | None = None) -> str | None:
@@ -199,18 +228,26 @@ def _permalink(element: Element, base: str, site: str) -> str | None:
     """Return the guid of an item without a usable link, if it is a permalink (RSS 2.0).
 
     Many guids without `isPermaLink` are numbers. So a relative guid is a link only if the feed
-    declares it a permalink, or if it is a path.
+    declares it a permalink, or if it is a path or a host and a path.
     """
     guid = element.get("id")
     permalink = element.get("permalink")
-    is_link = is_web_url(guid) or permalink == "declared" or _PATH.match(str(guid)) is not None
+    is_link = (
+        is_web_url(guid)
+        or permalink == "declared"
+        or _PATH.match(str(guid)) is not None
+        or _HOST.match(str(guid)) is not None
+    )
     return web_url(guid, _base_of(guid, base, site)) if permalink and is_link else None
+
+
+_ADDRESS_IN_TAG: Final = re.compile(r"<([^<>\s@]+@[^<>\s@]+)>")  # in `Name <mail@example.org>`
 
 
 def _people(element: Element) -> Iterator[str | None]:
     for author in objects_of(element.get("authors")):
-        name = one_line(author.get("name"))
-        yield person_name(from_html(name))
+        name = one_line(author.get("name")) or ""
+        yield from person_names(from_html(_ADDRESS_IN_TAG.sub(r"&lt;\1&gt;", name)))
 
 
 def _terms(element: Element) -> Iterator[object]:
@@ -262,9 +299,17 @@ def _number(text: object) -> float | None:
 # These patterns are only used to find out if the newest entries come first.
 _ENTRY_TAG: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
 _DATE_TAG: Final = re.compile(
-    rb"<(?:[\w.-]+:)?(?:pubDate|published|updated|date)\b[^<>]*>([^<]{1,100})<"
+    rb"<(?:[\w.-]+:)?(?:pubDate|published|issued|updated|date|publicationDate)\b[^<>]*>([^<]{1,100})<"
 )
 _TAIL_BYTES: Final = 65_536  #: The last date of a document is looked for in these bytes at its end.
+
+
+#: With this declaration an entity that is not declared in the document is an error. Otherwise the
+#: parser skips such an entity if the DOCTYPE names a DTD, which is never requested.
+_STANDALONE: Final = b'<?xml version="1.0" standalone="yes"?>'
+_XML_DECLARATION: Final = re.compile(rb"\A<\?xml\s[^>]*\?>")
+_ROOT: Final = re.compile(rb"<\w")
+_ENTITY: Final = re.compile(rb"""<!ENTITY\s+(\w+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 
 
 def _parse_document(body: bytes, base: str) -> tuple[_FeedParser, WellFormed | None]:
@@ -273,16 +318,25 @@ def _parse_document(body: bytes, base: str) -> tuple[_FeedParser, WellFormed | N
     The parser's `version` is feedparser's name of the format, and empty if the body is no feed.
     """
     first_entry = _first_entry(body)
-    version, data, entities = replace_doctype(body)
+    version, data, _ = replace_doctype(body)
     repaired = None
     parser = _FeedParser(base, first_entry)
-    if not _run_parser(data, parser):
-        repaired = well_formed(data, entities)
+    if not _run_parser(_STANDALONE + _XML_DECLARATION.sub(b"", data), parser):
+        repaired = well_formed(data, _entities_of_doctype(body))
         parser = _FeedParser(base, first_entry, is_repaired=True)
         if not _run_parser(repaired.document, parser):
             version = parser.version = ""
     parser.version = version or parser.version
     return parser, repaired
+
+
+def _entities_of_doctype(body: bytes) -> dict[str, str]:
+    """Return the entities that are declared before the root, by name; the first one counts."""
+    root = _ROOT.search(body)
+    declarations = _ENTITY.findall(body, 0, root.start() if root else len(body))
+    return {
+        name.decode(): (quoted or text).decode() for name, quoted, text in reversed(declarations)
+    }
 
 
 def _first_entry(body: bytes) -> int:
@@ -310,18 +364,24 @@ def _utc_date(date: bytes) -> str:
 
 
 class _WholeTextReader(ExpatParser):
-    """Passes a text to its handler in one piece, not in pieces that end at each entity."""
+    """Passes a text to its handler in one piece, and refuses the entities of other files.
+
+    Otherwise a text would come in pieces that end at each entity, and without these entities.
+    """
 
     def reset(self) -> None:
         """Begin a document."""
         super().reset()
         self._parser.buffer_text = True  # type: ignore[attr-defined]
 
+    def external_entity_ref(self, *_: object) -> int:
+        """End with an error, because no other file is opened."""
+        return 0
+
 
 def _run_parser(data: bytes, parser: _FeedParser) -> bool:
     """Let a parser read a document. Return False if the document is not well-formed."""
     reader = _WholeTextReader(namespaceHandling=1)  # replace_doctype has removed unsafe entities
-    reader.setFeature(feature_external_ges, False)
     reader.setContentHandler(parser)
     reader.setErrorHandler(parser)
     source = InputSource()
@@ -338,13 +398,20 @@ def _run_parser(data: bytes, parser: _FeedParser) -> bool:
 
 _ENTRY_TAGS: Final = frozenset({"item", "entry"})
 #: The modules from which elements are read, by the prefixes to which feedparser maps them.
-_MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "sy"})
+_MODULES: Final = frozenset({"dc", "dcterms", "itunes", "media", "prism", "sy"})
 #: Elements of these modules that contain further elements of the same module.
 _GROUP_TAGS: Final = frozenset({"media:group", "media:content", "itunes:category"})
+_RDF_TAGS: Final = frozenset({"channel", "item"})
+_RDF_ROOTS: Final = (["rdf:rdf"], ["rdf"])
 _PARENT_TAGS: Final = _ENTRY_TAGS | {"source"}
 _NETSCAPE: Final = frozenset(
     {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
 )
+_PRISM: Final = frozenset(
+    f"http://prismstandard.org/namespaces/{path}/"
+    for version in ("1.0", "1.2", "2.0", "2.1", "2.2", "3.0")
+    for path in (f"{version}/basic", f"basic/{version}")
+) | {"http://purl.org/rss/1.0/modules/prism/"}
 
 
 class _FeedParser(StrictFeedParser):  # type: ignore[misc]
@@ -365,6 +432,7 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
     _matchnamespaces = {  # noqa: RUF012 - feedparser fills it for all of its parsers
         **{uri.lower(): prefix for uri, prefix in StrictFeedParser.namespaces.items()},
         **dict.fromkeys(_NETSCAPE, ""),
+        **dict.fromkeys(_PRISM, "prism"),
     }
     # Markup is not kept. So there is no need to sanitise it or to resolve its links.
     sanitize_html = resolve_relative_uris = False
@@ -389,6 +457,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         self.skipped_depth = 0  #: open elements of the skipped element, itself included; else 0
         self.is_hidden = False  #: True if feedparser does not see the element that is skipped
         self.open: list[str] = []  #: the open elements that feedparser sees
+        self.default_uri: str | None = None  #: the default namespace at the root
+        self.rss_uri: str | None = None  #: the same if the root is RDF: the namespace of RSS 1.0
         self.feed_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
     def count_entry(self) -> bool:
@@ -417,8 +487,17 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.skipped_depth = 1
             self.is_hidden = True
             return
+        if tag in _RDF_TAGS and self.open in _RDF_ROOTS and not self.version.startswith("rss"):
+            self.version = "rss10"
         self.open.append(tag)
-        super().unknown_starttag(tag, attrs)
+        if tag in _OTHER_DATES:
+            super().unknown_starttag(_OTHER_DATES[tag], [])  # attributes would replace the text
+        else:
+            super().unknown_starttag(tag, attrs)
+
+    def unknown_endtag(self, tag: str) -> None:
+        """End an element."""
+        super().unknown_endtag(_OTHER_DATES.get(tag, tag))
 
     def is_part_of_feed(self, tag: str) -> bool:
         """Return True if an element in this place belongs to the feed or the entry itself."""
@@ -464,11 +543,18 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
 
     def _sync_author_detail(self, key: str = "author") -> None:
         # feedparser's search for an e-mail address is slow and cuts `.example` down to `.exam`. So
-        # the whole text is kept here, and `person_name` removes the address.
+        # the whole text is kept here, and `person_names` removes the address.
         context = self._get_context()
         people = context.get("authors")
         if key == "author" and people and not people[-1]:
             people[-1]["name"] = context.get(key)
+
+    def _start_name(self, attrs: Mapping[str, str]) -> None:
+        # feedparser keeps only the last name of an author.
+        people = self._get_context().get("authors")
+        if self.inauthor and people and people[-1].get("name"):
+            people.append({})
+        super()._start_name(attrs)
 
     def _start_guid(self, attrs: Mapping[str, str]) -> None:
         # feedparser resolves relative ids and turns them into links. Here an id stays as published.
@@ -477,11 +563,6 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         permalink = {"": "by default", "true": "declared"}.get(declared, "")
         self._save("permalink", permalink, overwrite=True)
         self.guidislink = False
-
-    def _end_dc_date(self) -> None:
-        super()._end_dc_date()
-        date = self._get_context().get("updated")
-        self._save("dc_date", date, overwrite=True)
 
     def _start_id(self, attrs: Mapping[str, str]) -> None:
         super()._start_id(attrs)
@@ -513,6 +594,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
 
     def startPrefixMapping(self, prefix: str | None, uri: str) -> None:  # noqa: N802
         """Begin the scope of a prefix."""
+        if not self.open and prefix is None:
+            self.default_uri = uri
         if not self.skipped_depth:
             super().startPrefixMapping(prefix, uri)
 
@@ -523,6 +606,13 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         if self.skipped_depth:
             self.skipped_depth += 1
             return
+        if not self.open and name[1].lower() == "rdf":
+            self.rss_uri = self.default_uri
+        if self.rss_uri and name[0] == self.rss_uri:
+            name = (
+                None,
+                name[1],
+            )  # feeds spell the namespace in ways that feedparser does not know
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 
@@ -531,7 +621,9 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         if not self.skipped_depth:
             self.handle_data(text)
 
-    def endElementNS(self, name: object, qname: object) -> None:  # noqa: N802
+    def endElementNS(  # noqa: N802
+        self, name: tuple[str | None, str], qname: object
+    ) -> None:
         """End an element."""
         if self.skipped_depth:
             self.skipped_depth -= 1
@@ -541,6 +633,8 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.is_hidden = False
         else:
             self.open.pop()
+            if self.rss_uri and name[0] == self.rss_uri:
+                name = (None, name[1])
             super().endElementNS(name, qname)
 
 

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote, urljoin, urlsplit
-
-from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.feeds.metadata.encoding import to_utf8
 from walsh_scrapy.feeds.metadata.entries import NotAFeed
@@ -30,10 +28,10 @@ from walsh_scrapy.policy.urls import (
     resolve_reference,
     wire_url,
 )
-from walsh_scrapy.policy.wording import cut, one_line
+from walsh_scrapy.policy.wording import cut, one_line, without_references
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _FEED_TYPES = (
     "application/atom+xml",
@@ -92,6 +90,11 @@ def may_have_ended(body: bytes) -> bool:
 def is_json(content_type: str) -> bool:
     """Return True for the media type of JSON documents of any kind."""
     return _media_type(content_type) == "application/json"
+
+
+def is_json_feed(content_type: str) -> bool:
+    """Return True for the media type of JSON Feed."""
+    return _media_type(content_type) == "application/feed+json"
 
 
 def is_html(content_type: str) -> bool:
@@ -256,14 +259,17 @@ def feeds_in_head(page: bytes, content_type: str, url: str) -> tuple[FeedLink, .
     """Return the feeds that the head of an HTML page declares, in its order.
 
     Only the first `HEAD_BYTES` are read, up to the end of the head. Links are resolved against
-    `url`, the URL of the page, or against the page's `<base href>`.
+    `url`, the URL of the page, or against the first `<base href>` of the head.
     """
+    text = to_utf8(page[:HEAD_BYTES], content_type).decode()
+    elements = list(_elements_of_head(text))
+    bases = [
+        attributes["href"] for tag, attributes in elements if tag == "base" and "href" in attributes
+    ]
+    base = _base_url(url, bases[0]) if bases else url
     links: list[FeedLink] = []
-    base = url
-    for tag, attributes in _elements_of_head(to_utf8(page[:HEAD_BYTES], content_type)):
-        if tag == "base" and base == url and (href := attributes.get("href")):
-            base = _base_url(url, href)
-        elif tag == "link" and "alternate" in attributes.get("rel", "").lower().split():
+    for tag, attributes in elements:
+        if tag == "link" and "alternate" in attributes.get("rel", "").lower().split():
             links += feed_link(
                 base,
                 attributes.get("href", "").encode(errors="replace"),
@@ -305,19 +311,55 @@ def _base_url(url: str, href: str) -> str:
         return url
 
 
-def _elements_of_head(page: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the name and attributes of each element of the head, as browsers read HTML."""
-    parser = HTMLPullParser(events=("start", "end"), encoding="utf-8", no_network=True)
-    try:
-        parser.feed(page)
-        for event, element in parser.read_events():
-            if (event, element.tag) in (("start", "body"), ("end", "head")):
-                return
-            parent = element.getparent()
-            if event == "start" and parent is not None and parent.tag == "head":
-                yield element.tag, element.attrib
-    except LxmlError:  # keep the elements before the error
-        return
+#: A comment or a tag. As in browsers, quotes have a meaning only after an equals sign, and an
+#: unfinished comment or tag extends to the end. So each character is read once.
+_MARKUP: Final = re.compile(
+    r"""<!--(?:-?>|.*?--!?>|.*)
+    |<(?P<end>/?)(?P<name>[a-z][^\s/>]*+)
+     (?P<rest>(?:[^>"'=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+|["'])*+)(?:>|\Z)""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+_ATTRIBUTE: Final = re.compile(
+    r"""([^\s/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(\S++)))?+""",
+)
+_REFERENCE: Final = re.compile(r"&#?\w+;")
+#: Elements whose content is text or another language, not elements of the head.
+_OPAQUE: Final = frozenset(
+    {
+        *("iframe", "math", "noembed", "noframes", "script", "style"),
+        *("svg", "template", "textarea", "title", "xmp"),
+    }
+)
+
+
+def _elements_of_head(page: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name and attributes of each `base` and `link` before `</head>` and `<body>`.
+
+    For browsers the head also ends before text, or an element such as `<img>` or `<div>`. Pages
+    have such errors above their links, and a program's notice above the whole head.
+    """
+    position = 0
+    while markup := _MARKUP.search(page, position):
+        position = markup.end()
+        name = (markup["name"] or "").lower()
+        if name == "body" or (markup["end"] and name == "head"):
+            return
+        if markup["end"]:
+            continue
+        if name in ("base", "link"):
+            yield name, _attributes(markup["rest"])
+        elif name in _OPAQUE and not markup["rest"].endswith("/"):
+            end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(page, position)
+            position = end.start() if end else len(page)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Return the attributes of a tag by their names; the first of a name counts."""
+    attributes: dict[str, str] = {}
+    for name, *values in _ATTRIBUTE.findall(text):
+        value = _REFERENCE.sub(lambda match: without_references(match[0]), "".join(values))
+        attributes.setdefault(name.lower(), value)
+    return attributes
 
 
 #: Characters of one header that are read, because Scrapy does not limit headers.

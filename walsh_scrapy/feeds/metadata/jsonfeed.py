@@ -4,24 +4,27 @@ Items without an id are dropped. Ids that are not strings become strings. `autho
 the `author` of version 1.0, and an item without either has the authors of the feed. Both fields may
 be an object, a name, or a list of these. `external_url`, the page that an item writes about, is its
 link only if it has no `url`.
+
+Some generators leave out `version`. Then the document is a JSON Feed if it is served as one, or if
+each of its items has an id and a link or content.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from walsh_scrapy.feeds.metadata.dates import date_in_utc
 from walsh_scrapy.feeds.metadata.encoding import to_utf8
 from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry, NotAFeed
-from walsh_scrapy.feeds.metadata.formats import newest
+from walsh_scrapy.feeds.metadata.formats import is_json_feed, newest
 from walsh_scrapy.feeds.metadata.text import (
     distinct_names,
     distinct_tags,
     language_tag,
     list_of,
     objects_of,
-    person_name,
+    person_names,
     title_of,
     web_url,
 )
@@ -29,6 +32,8 @@ from walsh_scrapy.policy.wording import one_line
 
 _Object: TypeAlias = Mapping[str, object]
 
+#: An item has one of these, and an id.
+_ITEM_MEMBERS: Final = ("url", "external_url", "content_html", "content_text")
 _VERSION: Final = re.compile(r"https?://(?:www\.)?jsonfeed\.org/version/1(?:\.\d+)?/?", re.ASCII)
 
 
@@ -60,11 +65,26 @@ def _feed_object(body: bytes, content_type: str | None) -> _Object:
         raise NotAFeed.of_format(
             "text that begins like JSON but is not valid", content_type
         ) from error
-    if not isinstance(value, dict) or not _VERSION.fullmatch(str(value.get("version")).strip()):
+    if not isinstance(value, dict) or not _is_feed(value, content_type):
         raise NotAFeed.of_format(_describe_json(value), content_type)
     if not isinstance(value.get("items"), list):
         raise NotAFeed.of_format("a JSON Feed without its list of items", content_type)
     return value
+
+
+def _is_feed(value: _Object, content_type: str | None) -> bool:
+    if value.get("version"):
+        return _VERSION.fullmatch(str(value["version"]).strip()) is not None
+    items = value.get("items")
+    if not isinstance(items, list):
+        return False
+    if is_json_feed(content_type or ""):
+        return True
+    return bool(items) and all(isinstance(item, dict) and _is_item(item) for item in items)
+
+
+def _is_item(value: _Object) -> bool:
+    return _id(value) is not None and any(value.get(name) for name in _ITEM_MEMBERS)
 
 
 def _date(item: _Object) -> str | None:
@@ -97,13 +117,13 @@ def _id(item: _Object) -> str | None:
 
 
 def _authors(element: _Object) -> tuple[str, ...]:
-    names = distinct_names(map(_name, _one_or_several(element.get("authors"))))
-    return names or distinct_names(map(_name, _one_or_several(element.get("author"))))
+    return distinct_names(_names(element.get("authors"))) or distinct_names(
+        _names(element.get("author"))
+    )
 
 
-def _one_or_several(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else [value]
-
-
-def _name(author: object) -> str | None:
-    return person_name(one_line(author.get("name") if isinstance(author, dict) else author))
+def _names(authors: object) -> Iterator[str | None]:
+    for author in authors if isinstance(authors, list) else [authors]:
+        yield from person_names(
+            one_line(author.get("name") if isinstance(author, dict) else author)
+        )

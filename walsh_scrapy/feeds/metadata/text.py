@@ -29,6 +29,13 @@ _COMMENT_OR_SCRIPT: Final = re.compile(
 _BREAK: Final = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
 
+#: One of several persons in a text: `mail@example.org (Name)`, `Name <mail@example.org>`
+#: and the like.
+_PERSON: Final = re.compile(
+    r"([^@]*[^@\s]@[^@\s<>(),;]+(?:[>)]|\s*\([^()]*\))?)"
+    r"(?:\s*(?:[,;&]\s*|and\s+|\Z)|(?<=[>)])\s+)"
+)
+_BETWEEN_SEMICOLONS: Final = re.compile(r"(?:&#?\w+;|[^;])+")  # a reference such as `&amp;` is text
 #: An e-mail address in the name of a person; its host may have no dot.
 _ADDRESS_OF_PERSON: Final = re.compile(rf"{LOCAL_PART}@{LETTERS}++")
 
@@ -93,6 +100,22 @@ def without_addresses(text: str | None) -> str | None:
     if text is None or (bare := for_others(text)) == text:
         return text
     return bare if any(map(str.isalnum, bare)) else None
+
+
+def person_names(text: str | None) -> Iterator[str | None]:
+    """Yield the name of each person in a text, by `person_name`.
+
+    Persons are separated by semicolons, or by any separator after an e-mail address. A comma
+    elsewhere may be part of a name: `Doe, Jo`.
+    """
+    if text is None:
+        return
+    start = 0
+    while person := _PERSON.match(text, start):
+        yield person_name(person[1])
+        start = person.end()
+    for name in _BETWEEN_SEMICOLONS.findall(text, start):
+        yield person_name(one_line(name))
 
 
 def person_name(text: str | None) -> str | None:
