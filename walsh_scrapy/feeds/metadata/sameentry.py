@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from walsh_scrapy.feeds.metadata.encoding import REPLACEMENT
@@ -243,10 +244,14 @@ class _Document:
         )
         self._here.take(confirmed)
         self._elsewhere.take(here)
+        self._has_elsewhere = bool(known.elsewhere)
+        self._has_known = bool(known.here or known.elsewhere)
         self._sighted = {known.keys[:3] for known in here if known.is_sighting}
 
     def verdicts(self) -> list[Verdict]:
         """Return what each entry is. A known entry is one entry of the document."""
+        if not self._has_known:
+            return [Verdict("new", entry) for entry in self._entries]
         verdicts = {
             place: self._verdict(self._entries[place])
             for place in sorted(range(len(self._entries)), key=lambda at: _order(self._entries[at]))
@@ -300,6 +305,8 @@ class _Document:
 
         An entry of another source is one entry of this source, so it is returned once.
         """
+        if not self._has_elsewhere:
+            return None
         if known is not None and (known.is_sighting or entry[:3] in self._sighted):
             return None
         places = [(entry.page, entry.id), *_places_of_same(entry)]
@@ -361,13 +368,19 @@ def _places_of_same(entry: EntryKeys) -> list[_Place]:
 class _Index:
     """Known entries by their places. A look-up takes the same time however many there are."""
 
-    def __init__(self, entries: Iterable[KnownEntry]) -> None:
-        self._places: defaultdict[_Place, list[KnownEntry]] = defaultdict(list)
+    def __init__(self, entries: Sequence[KnownEntry]) -> None:
+        self._entries = entries
         self._begins: Counter[_Place] = Counter()  # before that, all entries of a place are taken
         self._taken: set[str] = set()
-        for entry in entries:
+
+    @cached_property
+    def _places(self) -> Mapping[_Place, Sequence[KnownEntry]]:
+        """The entries at each place; most documents have known ids alone, and need none."""
+        places: defaultdict[_Place, list[KnownEntry]] = defaultdict(list)
+        for entry in self._entries:
             for place in _places_of(entry.keys, {entry.keys.title, *entry.damaged_titles}):
-                self._places[place].append(entry)
+                places[place].append(entry)
+        return places
 
     def of_page(self, entry: EntryKeys) -> Sequence[KnownEntry]:
         """Return the entries with its page."""
