@@ -34,8 +34,9 @@ SOURCE_SINCE: Final = """CASE problem WHEN 'gone' THEN visited_at WHEN 'failing'
 #: The last runs, which count, and the seconds in which a file was read whose sources count.
 _MAX_RUNS: Final = 2_000
 _FILE_SECONDS: Final = 30 * 86_400.0
-#: A host on hold for longer is named. Crawls that begin sooner one after another are one.
-_LONG_HOLD_SECONDS: Final = 86_400.0
+#: A hold for over a day, and not only because the host cannot be reached.
+IS_LONG_HOLD: Final = "hold_until - hold_since > 86400.0 AND coalesce(hold_by, '') <> 'unreachable'"
+#: Crawls that begin sooner one after another are one.
 _MIN_GAP_SECONDS: Final = 60.0
 #: Gaps between crawls of which the median counts.
 _MAX_GAPS: Final = 10
@@ -134,8 +135,7 @@ def problems_view(sql: Sql) -> str:
         f"""SELECT * FROM ({
             _fact(
                 "hold",
-                f'''FROM hosts WHERE hold_until > {now} AND hold_by <> 'unreachable'
-        AND hold_until - hold_since > {_LONG_HOLD_SECONDS}
+                f'''FROM hosts WHERE hold_until > {now} AND {IS_LONG_HOLD}
         AND (host IN (SELECT host FROM judged) OR NOT EXISTS (SELECT 1 FROM judged))''',
                 subject="host",
                 since="hold_since",

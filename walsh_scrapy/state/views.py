@@ -21,7 +21,12 @@ from sqlalchemy import Double, literal_column, select, text
 
 from walsh_scrapy.policy.pacing import MAX_EXCHANGE_SECONDS
 from walsh_scrapy.state.gaps import gap_view
-from walsh_scrapy.state.problemview import SOURCE_PROBLEM, SOURCE_SINCE, problems_view
+from walsh_scrapy.state.problemview import (
+    IS_LONG_HOLD,
+    SOURCE_PROBLEM,
+    SOURCE_SINCE,
+    problems_view,
+)
 from walsh_scrapy.state.records import NO_ROBOTS, REFUSED, TOO_SLOW, upsert
 from walsh_scrapy.state.runview import runs_view
 from walsh_scrapy.state.sql import NO_TERMS, Sql, Terms, whole
@@ -263,7 +268,7 @@ SELECT problem,
     {sql.time("hold_since")} AS hold_since,
     {sql.time("hold_until")} AS hold_until,
     hold_by, nullif(hold_status, 0) AS hold_status, held_for, is_on_hold,
-    is_on_hold AND held_for > 86400 AND coalesce(hold_by, '') <> 'unreachable' AS is_long_hold,
+    is_on_hold AND {IS_LONG_HOLD} AS is_long_hold,
     is_in_flight,
     {sql.time("in_flight_until")} AS in_flight_until,
     nullif(delay, 0) AS delay, nullif(operator_delay, 0) AS operator_delay,
