@@ -132,6 +132,19 @@ def test_problems_of_sources_are_counted_as_commands_count_them():
     assert "problems          9   7 failing, 2 refused (429, 503)" in lines
 
 
+def test_problems_are_counted_only_if_the_run_visited_a_source():
+    """A state of a million sources is not read after a run in which nothing was due."""
+    feed_crawl = FeedCrawl(SimpleNamespace(context=SimpleNamespace(run=1)))
+    feed_crawl.file = SimpleNamespace(id=7)
+    counted = []
+    count = lambda file: counted.append(file) or {"failing": 2}  # noqa: E731
+    feed_crawl.stores = SimpleNamespace(sources=SimpleNamespace(count_problems=count))
+    record = feed_crawl.summary(of_sources(due=0, not_due=9), "finished", 2.0).record
+    assert (record["problems"], counted) == ({}, [])
+    record = feed_crawl.summary(of_sources(due=1, failed=1), "finished", 2.0).record
+    assert (record["problems"], counted) == ({"failing": 2}, [7])
+
+
 @pytest.mark.parametrize(("now", "is_later"), [(86_399.0, True), (86_400.0, False)])
 def test_no_run_is_to_be_started_after_a_moment_that_has_passed(now, is_later):
     stats = of_sources(due=1, deferred=1, deferred_until=86_400.0)
