@@ -361,6 +361,9 @@ def test_a_role_that_may_only_read_gets_the_list(called, declare, postgresql_url
             url = make_url(postgresql_url).set(username=role)
             reader = partial(called, WALSH_STATE_URL=str(url), WALSH_SOURCES="sources.txt")
             check_only_read(*only_read(reader, declare))
+            status, out, error = reader("status", "--since-last", "cron")
+            assert (status, out) == (3, "")
+            assert "needs a role that may write" in error
         finally:
             connection.execute(text(f'DROP OWNED BY "{role}"'))
             connection.execute(text(f'DROP ROLE "{role}"'))

@@ -140,7 +140,7 @@ def test_since_last_needs_a_state_that_can_be_written(well, tmp_path):
     finally:
         tmp_path.chmod(0o700)
     if os.geteuid() != 0:  # root may write
-        assert (code, out) == (1, "")
+        assert (code, out) == (3, "")
         assert "--since-last daily needs a role that may write" in error
 
 

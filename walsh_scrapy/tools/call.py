@@ -59,7 +59,7 @@ class WrongCall(CommandError):
 
 
 class Unusable(CommandError):
-    """There is no Scrapy project, or its settings cannot be read."""
+    """There is no project, its settings cannot be read, or its state cannot do what is asked."""
 
 
 class Call:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.files import atomic_file
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.problems import Problem, Severity, changed_since
-from walsh_scrapy.tools.call import CommandError, WrongCall
+from walsh_scrapy.tools.call import Unusable, WrongCall
 from walsh_scrapy.tools.health import find_problems
 from walsh_scrapy.tools.show import show
 
@@ -84,7 +84,7 @@ def _change_report(
     try:
         return changed_since(state.reports.exchange(name, rows), rows)
     except StateError as error:
-        raise CommandError(f"--since-last {name} needs a role that may write: {error}") from None
+        raise Unusable(f"--since-last {name} needs a role that may write: {error}") from None
 
 
 def _describe_last_check(state: State | None) -> str:
