@@ -143,6 +143,8 @@ def test_problems_are_counted_only_if_the_run_visited_a_source():
     assert (record["problems"], counted) == ({}, [])
     record = feed_crawl.summary(of_sources(due=1, failed=1), "finished", 2.0).record
     assert (record["problems"], counted) == ({"failing": 2}, [7])
+    feed_crawl.summary(of_sources(due=1, failed=1), "finished", 2.0)
+    assert counted == [7], "once, although the summary is made again after exports"
 
 
 @pytest.mark.parametrize(("now", "is_later"), [(86_399.0, True), (86_400.0, False)])

@@ -107,7 +107,7 @@ def test_entries_are_numbered_in_the_order_of_their_times(old):
     assert len(rows) > 5
 
 
-def test_a_source_was_read_when_its_failures_began_and_added_when_its_file_was_read(old):
+def test_an_upgrade_says_when_a_source_was_read_and_added(old):
     with contextlib.closing(State(old, upgrade=print)) as state:
         added = state.database.all(
             select(declared.c.added_at, files.c.read_at).join(files, files.c.id == declared.c.file)

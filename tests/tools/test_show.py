@@ -158,7 +158,7 @@ def test_times_are_shown_by_their_distance_at_a_terminal():
 
 
 @pytest.mark.parametrize("columns", [80, 99])
-def test_a_narrow_terminal_shows_rows_with_urls_of_40_characters_on_one_line(monkeypatch, columns):
+def test_a_narrow_terminal_has_rows_of_one_line(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     next_visit = "2026-05-23T06:00:59Z"

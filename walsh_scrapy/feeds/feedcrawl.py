@@ -177,12 +177,16 @@ class FeedCrawl(Declared):
             return super().summary(stats, reason, now)
         record = source_summary(stats, self.problems, reason, now)
         # A run in which nothing was due takes no longer for a million sources than for ten.
-        record["problems"] = self._count_problems() if done_sources(stats) else {}
+        record["problems"] = self._problem_counts if done_sources(stats) else {}
         error = error_of(record, self._crawl.context.run)
         return RunSummary("sources", record, source_lines(record), error)
 
-    def _count_problems(self) -> dict[str, int]:
-        """Return how many sources of the file have a problem now, by problem, as commands do."""
+    @cached_property
+    def _problem_counts(self) -> dict[str, int]:
+        """How many sources of the file have a problem at the end of the run, by problem.
+
+        The summary is made again after the exports, and the sources are not read again for that.
+        """
         try:
             return self.stores.sources.count_problems(self.file.id) if self.file else {}
         except (StateError, StateUnavailable) as error:

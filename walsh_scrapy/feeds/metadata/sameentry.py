@@ -244,13 +244,11 @@ class _Document:
         )
         self._here.take(confirmed)
         self._elsewhere.take(here)
-        self._has_elsewhere = bool(known.elsewhere)
-        self._has_known = bool(known.here or known.elsewhere)
         self._sighted = {known.keys[:3] for known in here if known.is_sighting}
 
     def verdicts(self) -> list[Verdict]:
         """Return what each entry is. A known entry is one entry of the document."""
-        if not self._has_known:
+        if not len(self._here) + len(self._elsewhere):
             return [Verdict("new", entry) for entry in self._entries]
         verdicts = {
             place: self._verdict(self._entries[place])
@@ -305,7 +303,7 @@ class _Document:
 
         An entry of another source is one entry of this source, so it is returned once.
         """
-        if not self._has_elsewhere:
+        if not len(self._elsewhere):
             return None
         if known is not None and (known.is_sighting or entry[:3] in self._sighted):
             return None
@@ -381,6 +379,9 @@ class _Index:
             for place in _places_of(entry.keys, {entry.keys.title, *entry.damaged_titles}):
                 places[place].append(entry)
         return places
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def of_page(self, entry: EntryKeys) -> Sequence[KnownEntry]:
         """Return the entries with its page."""
