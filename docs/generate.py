@@ -25,8 +25,8 @@ from sqlalchemy import create_engine
 
 from tests.helpers.histories import HISTORIES
 from walsh_scrapy import addon, options
+from walsh_scrapy.console import build_parser
 from walsh_scrapy.console.commands import COMMANDS
-from walsh_scrapy.console.program import build_parser
 from walsh_scrapy.crawl.startup import GATES, SPIDER_GATES, Gate, Kind
 from walsh_scrapy.policy.urls import SCHEMES
 from walsh_scrapy.state import tables

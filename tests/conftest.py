@@ -219,7 +219,7 @@ def called(tmp_path, monkeypatch, capfd, pytestconfig):
 
     It returns the exit status, and what was printed: on standard output, and on standard error.
     """
-    from walsh_scrapy.console.program import main
+    from walsh_scrapy.console import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")

@@ -23,7 +23,7 @@ import sys
 written, program, *arguments = sys.argv[1:]
 try:
     if program == "walsh":
-        from walsh_scrapy.console.program import main
+        from walsh_scrapy.console import main
         main(arguments)
     else:
         from scrapy.cmdline import execute
@@ -134,7 +134,7 @@ def test_a_command_imports_nothing_that_it_does_not_need(imported_by, call):
 HIDING = """
 import sys
 sys.modules[sys.argv[1]] = None
-from walsh_scrapy.console.program import main
+from walsh_scrapy.console import main
 main(sys.argv[2:])
 """
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from walsh_scrapy.feeds.attest.checklist import CHECKLIST
+from walsh_scrapy.feeds.attest.record import CHECKLIST
 from walsh_scrapy.testing.conformance import SCENARIOS
 
 #: What has no place in simulated time, or needs days: test_days and the tests on sockets have it.

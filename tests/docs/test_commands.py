@@ -33,7 +33,7 @@ from tests.helpers.pages import (
 )
 from tests.helpers.records import RECORD, commit, entry_of, hold, keep_robots, log_requests
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.console.program import main
+from walsh_scrapy.console import main
 from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers import ROOT
 from tests.helpers.pages import BLOCK, page_of
 from tests.helpers.records import hold
-from walsh_scrapy.console.program import main
+from walsh_scrapy.console import main
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
@@ -68,7 +68,7 @@ def screen(folder, monkeypatch, capsys, pytestconfig):
 
     monkeypatch.setattr(Database, "__init__", with_clock)
     monkeypatch.setattr("time.time", lambda: moments[-1])
-    monkeypatch.setattr("walsh_scrapy.tools.health.MIN_DISK_MIB", 0)
+    monkeypatch.setattr("walsh_scrapy.tools.status.MIN_DISK_MIB", 0)
     monkeypatch.setattr("walsh_scrapy.tools.show.program_name", lambda: "walsh")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

@@ -11,8 +11,8 @@ from scrapy.utils.project import get_project_settings
 from tests.helpers import ROOT, execute
 from tests.helpers.pages import page_of
 from walsh_scrapy.commands.crawl import Command
+from walsh_scrapy.console import build_parser, parse
 from walsh_scrapy.console.commands import COMMANDS
-from walsh_scrapy.console.program import build_parser, parse
 from walsh_scrapy.options import Options
 from walsh_scrapy.tools.call import Call
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver, algorithms
 
 from tests.helpers import HANG_SECONDS, ROOT, cases
-from walsh_scrapy.console.program import main
+from walsh_scrapy.console import main
 from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 from walsh_scrapy.testing.conformance import (
     RULES,

@@ -17,8 +17,7 @@ from tests.helpers import cases
 from tests.helpers.records import RECORD, log_requests
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.feeds.attest import attest
-from walsh_scrapy.feeds.attest.checklist import CHECKLIST, KINDS
-from walsh_scrapy.feeds.attest.record import Bot
+from walsh_scrapy.feeds.attest.record import CHECKLIST, KINDS, Bot
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import ROOT, cases, execute
-from walsh_scrapy import __version__
-from walsh_scrapy.console import program
+from walsh_scrapy import __version__, console
+from walsh_scrapy.console import build_parser, main, parse
 from walsh_scrapy.console.commands import COMMANDS, GROUPS
-from walsh_scrapy.console.program import build_parser, main, parse
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import write_sources
@@ -61,7 +60,7 @@ def test_a_help_can_be_read_in_any_terminal(name, columns):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_lines_of_a_help_fit_a_terminal(name, monkeypatch):
-    monkeypatch.setattr(program, "program_name", lambda: "walsh")
+    monkeypatch.setattr(console, "program_name", lambda: "walsh")
     for _, text in (help_of(), help_of(*name.split())):
         assert max(map(len, text.splitlines())) <= 80
 

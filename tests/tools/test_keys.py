@@ -11,7 +11,7 @@ from http_message_signatures import HTTPMessageVerifier, algorithms
 
 from tests.helpers.keydirectory import DirectoryKeys
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.keys import read_keys, write_new_key
+from walsh_scrapy.tools.standalone import read_keys, write_new_key
 
 AGENT = "https://bot.example/"
 URL = "https://bot.example/.well-known/http-message-signatures-directory"

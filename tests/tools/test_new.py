@@ -15,14 +15,14 @@ from tests.helpers import ROOT
 from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import AGENT, judge, refusal, site
 from walsh_scrapy import settings as ours
-from walsh_scrapy.console.program import main
+from walsh_scrapy.console import main
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing.crawl import write_sources
-from walsh_scrapy.tools.new import find_last_start
+from walsh_scrapy.tools.lists import find_last_start
 
 A, B = "http://a.example/feed", "http://b.example/feed"
 AT = 1779516000.0

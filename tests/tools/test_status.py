@@ -18,7 +18,7 @@ from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import declared, runs
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
-from walsh_scrapy.tools import health as module
+from walsh_scrapy.tools import status as module
 
 URL = "http://blog.example/feed"
 

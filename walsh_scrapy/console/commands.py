@@ -4,35 +4,24 @@ Each command is a function that adds the arguments of the command to a parser. T
 function is the help: a headline for the list of commands, a description, the examples and the exit
 statuses. The module that does the work is imported only when the command runs, so that printing a
 help text imports neither Scrapy nor a database.
+
+A function ``read_...`` converts the text of an argument. It raises ValueError, and the message is
+shown to the operator.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-from walsh_scrapy.console.arguments import (
-    add_flag,
-    add_host,
-    add_json,
-    add_log_level,
-    add_output,
-    add_since,
-    add_sources,
-    add_urls,
-    add_value,
-    read_date,
-    read_days,
-    read_delay,
-    read_duration,
-    read_name,
-    read_patience,
-    read_position,
-    read_run,
-)
+import math
+import re
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from walsh_scrapy.feeds.stores.handover import Position
 
 START: Final = "getting started"
 LOOK: Final = "looking at crawls"
@@ -48,7 +37,7 @@ class Command(NamedTuple):
 
     name: str
     group: str
-    module: str  #: the module below ``walsh_scrapy`` that has the function ``run``
+    function: str  #: does the work: a module below ``walsh_scrapy``, ":", and a name
     needs_project: bool
     has_settings: bool  #: whether it takes ``-s``
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -69,18 +58,18 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 
 def _command(
-    group: str, module: str, *, needs_project: bool = True, has_settings: bool = True
+    group: str, function: str, *, needs_project: bool = True, has_settings: bool = True
 ) -> Callable[[Callable[[argparse.ArgumentParser], None]], None]:
     """Register a function as a command; ``_hosts_release`` is the action `release` of `hosts`."""
 
     def register(add_arguments: Callable[[argparse.ArgumentParser], None]) -> None:
         name = add_arguments.__name__.strip("_").replace("_", " ")
-        COMMANDS[name] = Command(name, group, module, needs_project, has_settings, add_arguments)
+        COMMANDS[name] = Command(name, group, function, needs_project, has_settings, add_arguments)
 
     return register
 
 
-@_command(START, "tools.init", needs_project=False, has_settings=False)
+@_command(START, "tools.standalone:run_init", needs_project=False, has_settings=False)
 def _init(parser: argparse.ArgumentParser) -> None:
     """Create a new project that crawls feeds.
 
@@ -98,7 +87,7 @@ def _init(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "folder", "FOLDER", "the folder of the project")
 
 
-@_command(START, "tools.add")
+@_command(START, "tools.discover:run_add")
 def _add(parser: argparse.ArgumentParser) -> None:
     """Find the feed of a page, and add it to the sources file.
 
@@ -118,7 +107,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_log_level(parser)
 
 
-@_command(START, "tools.discover")
+@_command(START, "tools.discover:run_discover")
 def _discover(parser: argparse.ArgumentParser) -> None:
     """Show the feeds of a site, as lines for the sources file.
 
@@ -138,7 +127,7 @@ def _discover(parser: argparse.ArgumentParser) -> None:
     add_log_level(parser)
 
 
-@_command(START, "tools.keys", needs_project=False)
+@_command(START, "tools.standalone:run_keys", needs_project=False)
 def _keys(_: argparse.ArgumentParser) -> None:
     """Create a key for signing requests, and the key directory.
 
@@ -153,7 +142,7 @@ def _keys(_: argparse.ArgumentParser) -> None:
     """
 
 
-@_command(START, "tools.keys", needs_project=False)
+@_command(START, "tools.standalone:run_keys", needs_project=False)
 def _keys_new(parser: argparse.ArgumentParser) -> None:
     """Create a private key, and print its id.
 
@@ -169,7 +158,7 @@ def _keys_new(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "file", "FILE", "a new file, such as key.pem")
 
 
-@_command(START, "tools.keys", needs_project=False)
+@_command(START, "tools.standalone:run_keys", needs_project=False)
 def _keys_directory(parser: argparse.ArgumentParser) -> None:
     """Print your public keys as a JSON Web Key Set, to publish.
 
@@ -200,7 +189,7 @@ def _keys_directory(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@_command(START, "testing.demo", needs_project=False, has_settings=False)
+@_command(START, "testing.demo:run", needs_project=False, has_settings=False)
 def _demo(_: argparse.ArgumentParser) -> None:
     """Crawl sixteen simulated sites, and check the crawls.
 
@@ -216,7 +205,7 @@ def _demo(_: argparse.ArgumentParser) -> None:
     """
 
 
-@_command(LOOK, "tools.status")
+@_command(LOOK, "tools.status:run")
 def _status(parser: argparse.ArgumentParser) -> None:
     """List what needs your attention, the most urgent problem first.
 
@@ -273,7 +262,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@_command(LOOK, "tools.sources")
+@_command(LOOK, "tools.lists:run_sources")
 def _sources(parser: argparse.ArgumentParser) -> None:
     """List the sources, with their last and next visits.
 
@@ -318,7 +307,7 @@ def _sources(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--all", "also sources that are no longer in the sources file")
 
 
-@_command(LOOK, "tools.sources")
+@_command(LOOK, "tools.lists:run_sources")
 def _sources_show(parser: argparse.ArgumentParser) -> None:
     """Show everything about a source.
 
@@ -338,7 +327,7 @@ def _sources_show(parser: argparse.ArgumentParser) -> None:
     add_json(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.sources")
+@_command(LOOK, "tools.lists:run_sources")
 def _sources_resume(parser: argparse.ArgumentParser) -> None:
     """Visit a source again that is gone or failing.
 
@@ -358,7 +347,7 @@ def _sources_resume(parser: argparse.ArgumentParser) -> None:
     add_sources(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.sources")
+@_command(LOOK, "tools.lists:run_sources")
 def _sources_sync(parser: argparse.ArgumentParser) -> None:
     """Load the sources file into the state database.
 
@@ -376,7 +365,7 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
     add_sources(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.hosts")
+@_command(LOOK, "tools.lists:run_hosts")
 def _hosts(parser: argparse.ArgumentParser) -> None:
     """List the hosts that are waiting, and why.
 
@@ -394,7 +383,7 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(LOOK, "tools.hosts")
+@_command(LOOK, "tools.lists:run_hosts")
 def _hosts_release(parser: argparse.ArgumentParser) -> None:
     """End the hold of a host now, and record your reason.
 
@@ -411,7 +400,7 @@ def _hosts_release(parser: argparse.ArgumentParser) -> None:
     add_host(parser, is_required=True)
 
 
-@_command(LOOK, "tools.hosts")
+@_command(LOOK, "tools.lists:run_hosts")
 def _hosts_delay(parser: argparse.ArgumentParser) -> None:
     """Set the minimum delay between two requests to a host.
 
@@ -433,7 +422,7 @@ def _hosts_delay(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@_command(LOOK, "tools.new")
+@_command(LOOK, "tools.lists:run_new")
 def _new(parser: argparse.ArgumentParser) -> None:
     """List the new entries, or hand them over to a program.
 
@@ -475,7 +464,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(LOOK, "tools.runs")
+@_command(LOOK, "tools.lists:run_runs")
 def _runs(parser: argparse.ArgumentParser) -> None:
     """List the runs, and how each of them ended.
 
@@ -494,7 +483,7 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(LOOK, "tools.report")
+@_command(LOOK, "tools.report:run")
 def _report(parser: argparse.ArgumentParser) -> None:
     """Write an HTML page about the last crawl.
 
@@ -514,7 +503,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     add_sources(parser)
 
 
-@_command(DATA, "tools.export")
+@_command(DATA, "tools.export:run")
 def _export(parser: argparse.ArgumentParser) -> None:
     """Export the entries of all runs, or the sources as OPML.
 
@@ -557,7 +546,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--no-backfill", "without the entries that a source had at its first visit")
 
 
-@_command(DATA, "tools.backup")
+@_command(DATA, "tools.upkeep:run_backup")
 def _backup(parser: argparse.ArgumentParser) -> None:
     """Back up the state database, or copy it to another database.
 
@@ -584,7 +573,7 @@ def _backup(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "FILE|URL", "write to a new FILE, or to the empty database at a URL")
 
 
-@_command(DATA, "tools.upgrade")
+@_command(DATA, "tools.upkeep:run_upgrade")
 def _upgrade(_: argparse.ArgumentParser) -> None:
     """Upgrade the state database after an update of this package.
 
@@ -601,7 +590,7 @@ def _upgrade(_: argparse.ArgumentParser) -> None:
     """
 
 
-@_command(SITES, "tools.why")
+@_command(SITES, "tools.why:run")
 def _why(parser: argparse.ArgumentParser) -> None:
     """Explain the requests to a host on some days, to its owner.
 
@@ -629,7 +618,7 @@ def _why(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(SITES, "tools.mayfetch", needs_project=False)
+@_command(SITES, "tools.mayfetch:run", needs_project=False)
 def _mayfetch(parser: argparse.ArgumentParser) -> None:
     """Show whether your bot may fetch a URL, and why.
 
@@ -667,7 +656,7 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
     add_log_level(parser)
 
 
-@_command(SITES, "tools.attest")
+@_command(SITES, "tools.attest:run")
 def _attest(parser: argparse.ArgumentParser) -> None:
     """Audit all recorded requests and entries by a checklist.
 
@@ -686,7 +675,7 @@ def _attest(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(CRAWLERS, "tools.lint", needs_project=False, has_settings=False)
+@_command(CRAWLERS, "tools.standalone:run_lint", needs_project=False, has_settings=False)
 def _lint(parser: argparse.ArgumentParser) -> None:
     """Find mistakes in a robots.txt.
 
@@ -707,7 +696,7 @@ def _lint(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(CRAWLERS, "testing.conformance.conformance", needs_project=False, has_settings=False)
+@_command(CRAWLERS, "testing.conformance.conformance:run", needs_project=False, has_settings=False)
 def _conformance(parser: argparse.ArgumentParser) -> None:
     """Test how polite a crawler is, against simulated sites.
 
@@ -759,3 +748,197 @@ def _conformance(parser: argparse.ArgumentParser) -> None:
         "after --, the command that runs the crawler",
         nargs=argparse.REMAINDER,
     )
+
+
+_MAX_DAYS: Final = 400
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_RUN: Final = re.compile(r"[0-9]{1,18}")
+
+
+def add_settings(parser: argparse.ArgumentParser, *, is_action: bool) -> None:
+    """Add the option ``-s``, which may come before or after the name of an action."""
+    parser.add_argument(
+        "-s",
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        type=_typed(_read_setting),
+        dest="action_settings" if is_action else "settings",
+        default=argparse.SUPPRESS,
+        help="override a setting of the project (may be repeated)",
+    )
+
+
+def add_flag(parser: argparse.ArgumentParser, name: str, text: str, **options: Any) -> None:  # noqa: ANN401
+    """Add an option without a value."""
+    parser.add_argument(name, action="store_true", help=text, **options)
+
+
+def add_value(
+    parser: argparse.ArgumentParser,
+    name: str,
+    metavar: str,
+    text: str,
+    read: Callable[[str], Any] = str,
+    **options: Any,  # noqa: ANN401 - passed on to argparse
+) -> None:
+    """Add an argument with a value, which ``read`` converts."""
+    parser.add_argument(name, metavar=metavar, type=_typed(read), help=text, **options)
+
+
+def add_urls(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add one or more URLs."""
+    add_value(parser, "urls", "URL", text, nargs="+")
+
+
+def add_host(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
+    """Add a host, and the option ``--because``."""
+    add_value(parser, "host", "HOST", "a host name such as blog.example")
+    add_value(
+        parser,
+        "--because",
+        "TEXT",
+        "your reason, in one line; it is recorded",
+        _read_reason,
+        required=is_required,
+    )
+
+
+def add_json(
+    parser: argparse.ArgumentParser,
+    text: str = "one JSON object per line",
+    **options: Any,  # noqa: ANN401 - passed on to argparse
+) -> None:
+    """Add the option ``--json``."""
+    add_flag(parser, "--json", f"print {text}", **options)
+
+
+def add_sources(parser: argparse.ArgumentParser, **options: Any) -> None:  # noqa: ANN401
+    """Add the option ``--sources``."""
+    add_value(parser, "--sources", "FILE", "the sources file (default WALSH_SOURCES)", **options)
+
+
+def add_since(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--since``."""
+    text = "only what came since today, yesterday, 7d (7 days), a date or an RFC 3339 time"
+    add_value(parser, "--since", "WHEN", text, _read_moment)
+
+
+def add_output(
+    parser: argparse.ArgumentParser,
+    metavar: str = "FILE",
+    text: str = "write to a new FILE, or - for standard output",
+) -> None:
+    """Add the options ``-o``, which ``text`` describes, and ``-O``."""
+    parser.add_argument("-o", "--output", metavar=metavar, help=text)
+    parser.add_argument(
+        "-O",
+        "--overwrite-output",
+        metavar="FILE",
+        help="write to FILE, and replace it if it exists",
+    )
+
+
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``-L``."""
+    parser.add_argument("-L", "--loglevel", metavar="LEVEL", help="log level (default WARNING)")
+
+
+def _typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a ``type`` for ``add_argument`` that reports the message of a ValueError."""
+
+    def checked(text: str) -> Any:  # noqa: ANN401 - the type that ``read`` returns
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _read_setting(text: str) -> tuple[str, str]:
+    name, is_setting, value = text.partition("=")
+    if not is_setting:
+        raise ValueError(f"{text!r} is not a setting; write NAME=VALUE")
+    return name, value
+
+
+def _read_moment(text: str) -> float:
+    from walsh_scrapy.policy.durations import parse_since
+
+    return parse_since(text, time.time())
+
+
+def read_duration(text: str) -> float:
+    """Return a duration in seconds."""
+    from walsh_scrapy.policy.durations import parse_typed_duration
+
+    try:
+        return parse_typed_duration(text.strip()).total_seconds()
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a duration, such as 90d, 12w or P90D") from None
+
+
+def read_delay(text: str) -> float:
+    """Return a delay in seconds, from seconds or a duration."""
+    for read in (float, read_duration):
+        with suppress(ValueError):
+            seconds = read(text.strip())
+            if 0.0 <= seconds < math.inf:
+                return seconds
+    raise ValueError(f"{text!r} is not a number of seconds or a duration, such as 90 or 2h")
+
+
+def read_date(text: str) -> str:
+    """Return the date in the form `2026-11-17`."""
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date().isoformat()
+    except ValueError:
+        raise ValueError(f"{text!r} is not a date, such as 2026-11-17") from None
+
+
+def _read_reason(text: str) -> str:
+    if not text.strip() or any(ord(character) < 32 for character in text):
+        raise ValueError('write one line of text, such as "mail of 3 May: go on"')
+    return text.strip()
+
+
+def read_days(text: str) -> int:
+    """Return a number of days."""
+    if not (text.isdecimal() and 1 <= int(text) <= _MAX_DAYS):
+        raise ValueError(f"{text} is not a number of days from 1 to {_MAX_DAYS}")
+    return int(text)
+
+
+def read_patience(text: str) -> float:
+    """Return a factor of at least 1."""
+    with suppress(ValueError):
+        factor = float(text)
+        if 1.0 <= factor < math.inf:
+            return factor
+    raise ValueError(f"{text} is not a number of at least 1")
+
+
+def read_name(text: str) -> str:
+    """Return a name that the state keeps, such as that of a reader."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(
+            f"{text[:80]!r} is not a name of 1 to 64 letters, digits, dots, hyphens and underscores"
+        )
+    return text
+
+
+def read_position(text: str) -> Position:
+    """Return the position of an entry."""
+    from walsh_scrapy.feeds.stores.handover import Position
+
+    return Position.parse(text)
+
+
+def read_run(text: str) -> int:
+    """Return the number of a run."""
+    if not _RUN.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not the number of a run")
+    return int(text)

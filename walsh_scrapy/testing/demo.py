@@ -26,7 +26,7 @@ from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import most_open
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.web import LoopbackWeb
-from walsh_scrapy.tools.init import write_project
+from walsh_scrapy.tools.standalone import write_project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

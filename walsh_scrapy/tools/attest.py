@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.feeds.attest import attest
-from walsh_scrapy.feeds.attest.checklist import Verdict
-from walsh_scrapy.feeds.attest.record import Bot
+from walsh_scrapy.feeds.attest.record import Bot, Verdict
 from walsh_scrapy.feeds.sources.source import unique
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of

@@ -1,8 +1,8 @@
-"""``walsh discover URL...``: the sources of a site, as lines for ``sources.toml``.
+"""Finding sources: ``walsh discover`` prints them as TOML, and ``walsh add`` adds them to the file.
 
-Requests the page, as markdown if the server has it, and up to three feeds that the HTTP headers or
-the HTML head of the page link to (rel=alternate). If none of them is a feed, requests /llms.txt.
-All requests pass every middleware, as in a crawl. The body of an HTML page is not read.
+Both request the page, as markdown if the server has it, and up to three feeds that the HTTP headers
+or the HTML head of the page link to (rel=alternate). If none of them is a feed, /llms.txt is
+requested. All requests pass every middleware, as in a crawl. The body of an HTML page is not read.
 """
 
 from __future__ import annotations
@@ -45,18 +45,21 @@ from walsh_scrapy.feeds.metadata.formats import (
 )
 from walsh_scrapy.feeds.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.spider import DeclaringSpider
+from walsh_scrapy.tools.call import warn
 from walsh_scrapy.tools.offers import (
     Candidate,
     Form,
     Role,
     SiteOffer,
     as_dict,
+    choose,
     offers_for,
     report_lines,
 )
 from walsh_scrapy.tools.show import print_lines
+from walsh_scrapy.tools.sourcesfile import SourcesFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -82,10 +85,11 @@ _ACCEPT: Final[dict[Role, str]] = {
 #: The maximum number of requests for the feeds of one page.
 MAX_FEED_REQUESTS: Final = 3
 
-_MAX_WAIT_SECONDS = 60
+#: A request that must wait longer is deferred, and no source is found.
+_MAX_WAIT_SECONDS: Final = 60
 
 
-def run(call: Call) -> int:
+def run_discover(call: Call) -> int:
     """Run the spider, and print the sources that it found."""
     offers = offers_for(call.arguments.urls)
     call.crawl(DiscoverSpider, _MAX_WAIT_SECONDS, offers=offers)
@@ -237,3 +241,23 @@ def _build_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidat
             url = target_url(link.url)
             if url != page:
                 yield Candidate(url, "feed", title=link.title, link=link)
+
+
+def run_add(call: Call) -> int:
+    """Find a source for each URL, and add it to the file; return 1 if a URL has none."""
+    file = SourcesFile(call.sources_file)
+    offers = offers_for(call.arguments.urls)
+    new = file.undeclared(offer.url for offer in offers)
+    declared = [offer.url for offer in offers if offer.url not in new]
+    print_lines(f"{url} is already in {call.sources_file}" for url in declared)
+    offers = tuple(offer for offer in offers if offer.url in new)
+    if not offers:
+        return 0
+    call.crawl(DiscoverSpider, _MAX_WAIT_SECONDS, name="add", offers=offers)
+    choices = [choose(offer) for offer in offers]
+    sources = [source for source, _ in choices if source]
+    if sources:
+        print_lines(file.add(sources))
+    for line in (line for _, lines in choices for line in lines):
+        warn(printable(line))
+    return 0 if len(sources) == len(offers) else 1

@@ -21,8 +21,7 @@ from walsh_scrapy.policy.durations import format_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, xml_text
 from walsh_scrapy.state import StateError
-from walsh_scrapy.tools.call import WrongCall
-from walsh_scrapy.tools.output import Output
+from walsh_scrapy.tools.call import Output, WrongCall
 from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 
 if TYPE_CHECKING:

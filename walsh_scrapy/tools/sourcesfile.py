@@ -11,9 +11,8 @@ from walsh_scrapy.feeds.sources.loading import PlacedSource, open_sources, parse
 from walsh_scrapy.feeds.sources.source import Source, SourcesError
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.tools.call import CommandError
+from walsh_scrapy.tools.call import CommandError, Output
 from walsh_scrapy.tools.offers import source_table
-from walsh_scrapy.tools.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
 from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
-from walsh_scrapy.tools.sources import resume
+from walsh_scrapy.tools.lists import resume
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.feeds.attest.checklist import CHECKLIST, Tally
-from walsh_scrapy.feeds.attest.permissions import check_lists, check_robots, check_targets
-from walsh_scrapy.feeds.attest.questions import (
+from walsh_scrapy.feeds.attest.record import CHECKLIST, Bot, Record, Tally
+from walsh_scrapy.feeds.attest.rowchecks import (
     ask_conditional,
     ask_entries,
     ask_identity,
     ask_pace,
     ask_visits,
+    check_lists,
+    check_robots,
+    check_targets,
 )
-from walsh_scrapy.feeds.attest.record import Bot, Record
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.state.gaps import gaps
 
 if TYPE_CHECKING:
-    from walsh_scrapy.feeds.attest.checklist import ChecklistRow, Finding
+    from walsh_scrapy.feeds.attest.record import ChecklistRow, Finding
     from walsh_scrapy.state.evidence import Log
 
 #: The bot for which the checklist was written.

@@ -1,14 +1,18 @@
-"""The record that is audited: the runs, the time span, and the SQL that all checks share.
+"""What all checks of an audit share: the checklist of the contract (section 8), and the record.
 
-The audit uses no temporary tables, so that a read-only role of the database can run it. Values that
-SQL cannot compute are written into a query, or passed as a JSON parameter.
+The record has the runs, the time span, and the SQL of several checks. The audit uses no temporary
+tables, so that a read-only role of the database can run it. Values that SQL cannot compute are
+written into a query, or passed as a JSON parameter.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import text
 
@@ -24,6 +28,171 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.state.evidence import TimeSpan
+
+Level: TypeAlias = Literal["MUST", "SHOULD"]
+
+#: Reasons why a request shows nothing. Each is a sentence with the request as its subject.
+NO_RUN: Final = "names no run that is recorded"
+NO_COPY: Final = "names a copy of robots.txt that is not kept"
+NO_FETCH: Final = "names a robots.txt whose request is not recorded"
+NO_LIST: Final = "names a blocklist that is not kept"
+CLOCK_SET: Final = "was recorded about when a clock was set"
+END_UNKNOWN: Final = "was sent, end unknown"
+AFTER_UNKNOWN: Final = "came next after a request whose end is unknown"
+IN_FUTURE: Final = "is recorded for a moment in the future"
+
+
+class ChecklistRow(NamedTuple):
+    """One row of the checklist."""
+
+    number: str  #: as in the contract: "1", "2a", ...
+    rule: str  #: "R1" to "R9"
+    level: str  #: "MUST", "SHOULD", or "SHOULD / MUST NOT"
+    requirement: str
+
+
+#: Rows 3c and 9 have SHOULD in the contract, and sections 5.2 and 6.4 add a MUST NOT to them.
+CHECKLIST: Final = (
+    ChecklistRow("1", "R1", "MUST", "Exact User-Agent string"),
+    ChecklistRow("2", "R2", "MUST", "robots.txt fetched and obeyed, RFC 9309 group selection"),
+    ChecklistRow("2a", "R2", "MUST", "Named Walsh-Research group overrides *"),
+    ChecklistRow("3", "R3", "MUST", "Operator blocklist consulted, checked before robots.txt"),
+    ChecklistRow("3a", "R3", "MUST", "Blocklist matches apex and subdomains"),
+    ChecklistRow("3b", "R3", "MUST", "Last blocklist retained on fetch failure"),
+    ChecklistRow(
+        "3c", "R3", "SHOULD / MUST NOT", "Blocklist validated by its schema; invalid rejected"
+    ),
+    ChecklistRow("4", "R4", "MUST", "Serial; at most 1 request/s/domain; Crawl-delay honoured"),
+    ChecklistRow("5", "R5", "MUST", "429/503: exponential backoff and jitter; Retry-After"),
+    ChecklistRow("6", "R6", "MUST", "No recursion, no sub-resources, metadata only"),
+    ChecklistRow("7", "R7", "SHOULD", "Conditional fetch and dedup"),
+    ChecklistRow("8", "R8", "SHOULD", "Infrequent: daily or less per source"),
+    ChecklistRow(
+        "9", "R9", "SHOULD / MUST NOT", "Feed-less: markdown or llms.txt; never scrape HTML"
+    ),
+)
+
+
+class Kind(NamedTuple):
+    """A kind of finding."""
+
+    name: str  #: the name in JSON and in the documentation
+    row: str
+    level: Level
+    problem: str
+    table: str = "requests"  #: the table whose rows are counted
+
+
+_KINDS: Final = (
+    Kind("user-agent", "1", "MUST", "a run sent a different User-Agent"),
+    Kind("no-robots", "2", "MUST", "a request was sent without a robots.txt"),
+    Kind("denied", "2", "MUST", "a request was sent although robots.txt denied it"),
+    Kind("old-robots", "2", "MUST", "a robots.txt was used for longer than a day"),
+    Kind(
+        "denied-by-name",
+        "2a",
+        "MUST",
+        "a request was sent although the group with the name of the bot denied it",
+    ),
+    Kind("no-blocklist", "3", "MUST", "the blocklist was not consulted"),
+    Kind("robots-first", "3", "MUST", "robots.txt was checked before the blocklist"),
+    Kind("listed", "3", "MUST", "a request went to a domain that was listed at the time"),
+    Kind("stale-list", "3", "MUST", "a blocklist was used after its refresh time"),
+    Kind("listed-above", "3a", "MUST", "a request went to a subdomain of a listed domain"),
+    Kind("forgotten-list", "3b", "MUST", "an active blocklist was not used any more"),
+    Kind("invalid-list", "3c", "MUST", "an invalid blocklist was used", "copies"),
+    Kind("short-gap", "4", "MUST", "a gap was shorter than the required delay"),
+    Kind("host-at-once", "4", "MUST", "a host had two requests at once"),
+    Kind("run-at-once", "4", "MUST", "a run had two requests at once"),
+    Kind("too-early", "5", "MUST", "a host got a request before its hold ended"),
+    Kind("no-hold", "5", "MUST", "a host was not on hold after a refusal"),
+    Kind("short-hold", "5", "MUST", "a hold was shorter than the Retry-After"),
+    Kind("no-growth", "5", "MUST", "the holds after refusals in a row did not double"),
+    Kind("undeclared", "6", "MUST", "a URL was requested that no source declares"),
+    Kind("content", "6", "MUST", "an entry has more than metadata", "entries"),
+    Kind("duplicate", "7", "SHOULD", "an entry is stored twice", "entries"),
+    Kind(
+        "reported-again",
+        "7",
+        "SHOULD",
+        "a run reported entries as new that were already stored",
+        "runs",
+    ),
+    Kind("too-often", "8", "SHOULD", "a source was visited again within a day"),
+    Kind("scraped", "9", "MUST", "an entry comes from neither a feed nor markdown", "entries"),
+)
+KINDS: Final = {kind.name: kind for kind in _KINDS}
+
+
+class Verdict(StrEnum):
+    """The verdict about one row of the checklist."""
+
+    HOLDS = "holds"
+    BROKEN = "does not hold"
+    NOT_SHOWN = "not shown"  #: some requests do not show it, or there is no request to show it
+    IN_PART = "holds in part"  #: some clauses do not apply to this bot
+    NOT_APPLICABLE = "not applicable"  #: no clause applies to this bot
+
+
+@dataclass
+class Finding:
+    """The stored rows that break a requirement in one way."""
+
+    kind: Kind
+    count: int
+    first: int | str  #: the number or the key of the first row
+    detail: str  #: more about the first row, or ""
+
+
+@dataclass
+class Tally:
+    """The outcomes of all checks, by row of the checklist."""
+
+    shown: Counter[str] = field(default_factory=Counter)
+    #: The number of requests or entries that do not show it, by row and reason.
+    not_shown: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: The clauses of each row that do not apply to this bot.
+    waived: dict[str, str] = field(default_factory=dict)
+    findings: dict[str, Finding] = field(default_factory=dict)
+
+    def add(self, row: str, outcome: str, count: int, first: int | str, detail: str = "") -> None:
+        """Add the number of stored rows that have one outcome for a row of the checklist.
+
+        The outcome is the name of a kind of finding, or the reason why the rows show nothing, or ""
+        if they show that the requirement was kept.
+        """
+        kind = KINDS.get(outcome)
+        if kind is not None:
+            finding = self.findings.setdefault(outcome, Finding(kind, 0, first, detail))
+            finding.count += count
+            if first < finding.first:  # type: ignore[operator]  # both are numbers, or both are keys
+                finding.first = first
+                finding.detail = detail
+        elif outcome:
+            self.not_shown[row, outcome] += count
+        else:
+            self.shown[row] += count
+
+    def findings_of(self, row: str) -> list[Finding]:
+        """Return the findings of a row."""
+        return [finding for finding in self.findings.values() if finding.kind.row == row]
+
+    def reasons_of(self, row: str) -> dict[str, int]:
+        """Return the number of requests or entries that do not show it, by reason."""
+        return {
+            reason: count for (number, reason), count in self.not_shown.items() if number == row
+        }
+
+    def verdict(self, row: str) -> Verdict:
+        """Return the verdict about a row."""
+        if self.findings_of(row):
+            return Verdict.BROKEN
+        if self.reasons_of(row):
+            return Verdict.NOT_SHOWN
+        if row in self.waived:
+            return Verdict.IN_PART if self.shown[row] else Verdict.NOT_APPLICABLE
+        return Verdict.HOLDS if self.shown[row] else Verdict.NOT_SHOWN
+
 
 #: The end of an exchange of `requests r`.
 ENDED_AT: Final = end_of_exchange("r")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.tools.call import Unusable, WrongCall
+from walsh_scrapy.tools.call import Unusable, WrongCall, read_file
 from walsh_scrapy.tools.mayfetch.answer import Draft, find_url_problem
-from walsh_scrapy.tools.output import read_file
 from walsh_scrapy.tools.show import print_lines, show
 
 if TYPE_CHECKING:

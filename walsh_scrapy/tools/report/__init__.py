@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.health import find_problems
-from walsh_scrapy.tools.output import Output
+from walsh_scrapy.tools.call import Output
+from walsh_scrapy.tools.status import find_problems
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call

@@ -14,9 +14,8 @@ from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment, rfc3339
 from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, Problem, Severity, in_order
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.evidence import TimeSpan
-from walsh_scrapy.tools.hosts import HOST_ORDER, IS_LISTED
+from walsh_scrapy.tools.lists import HOST_ORDER, IS_LISTED, add_visit_time
 from walsh_scrapy.tools.report.pacechart import compare, read_gaps
-from walsh_scrapy.tools.visittime import add_visit_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -24,8 +24,7 @@ from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 from walsh_scrapy.policy.urls import canonical_url, host_of, robots_url
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.hosts import to_url
-from walsh_scrapy.tools.visittime import add_visit_time
+from walsh_scrapy.tools.lists import add_visit_time, to_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""``walsh backup``: a consistent copy of the state database, even during a crawl."""
+"""The upkeep of a state: ``walsh backup`` and ``upgrade``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.call import CommandError, WrongCall
-from walsh_scrapy.tools.output import Output
+from walsh_scrapy.state.tables import VERSION
+from walsh_scrapy.tools.call import CommandError, Output, WrongCall
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _URL_MARK: Final = "://"
 
 
-def run(call: Call) -> int:
+def run_backup(call: Call) -> int:
     """Copy the state database to the file or to the database that the call names."""
     new = call.arguments.output or ""
     replaced = call.arguments.overwrite_output or ""
@@ -67,4 +67,11 @@ def _copy_to_database(call: Call, url: str) -> int:
     ]
     print(f"copied {rows} to {without_password(url)}: {', '.join(parts)}", file=sys.stderr)
     print(f'WALSH_STATE_URL = "{setting_of(url)}"')
+    return 0
+
+
+def run_upgrade(call: Call) -> int:
+    """Upgrade the state database, with a line for each step."""
+    with call.state(partial(print, file=sys.stderr, flush=True)) as state:
+        print(f"{state.database} has schema {VERSION}")
     return 0
