@@ -308,6 +308,9 @@ class Options:
     min_revisit: float = _setting(DAY_SECONDS, checked_number, 0.0, 30 * DAY_SECONDS)
     #: The number of days for which requests and denials are kept in the state.
     log_days: int = _setting(30, _check_whole_number, 1, 400)
+    #: `True`: a spider's run yields a known entry once more when its title has changed, with the
+    #: time in `changed_at`. `walsh new --changed` lists such entries in any case.
+    report_changes: bool = _setting(False, _check_flag)
     #: The file that declares the sources. Its format is known by its suffix: `.toml`, `.opml`,
     #: `.xml` or `.txt`.
     sources: str = _setting("sources.toml", _check_line)

@@ -79,13 +79,11 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/feeds/stores/sourcestore.py", "SourceStore.outcome_writer.write",
-              "new = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
-from dataclasses import replace
-            renamed = [
+              "insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)", """\
+insert_unseen(connection, [
                 replace(each, keys=each.keys._replace(page=f"{each.run} {each.keys.page}", id=None))
                 for each in entries
-            ]
-            new = insert_unseen(connection, renamed)"""),
+            ])"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/feeds/stores/sourcestore.py", "_due_params",

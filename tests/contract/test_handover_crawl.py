@@ -18,10 +18,12 @@ from tests.helpers import ROOT
 from tests.helpers.sites import feed, feeds, site, trouble
 from walsh_scrapy.policy.advice import complete_run
 from walsh_scrapy.state import State
+from walsh_scrapy.testing.feeds import Post
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 POSTS = ("One", "Two", "Three")
 ALL = len(NAMES) * len(POSTS)
+DAY = 86_400.0
 
 #: Raises for every title that is not in the list of those that it may pass.
 PIPELINE = """
@@ -104,6 +106,27 @@ def test_a_reader_that_is_killed_while_it_writes_gets_all_again(web, crawl, url,
         killed.kill()
     assert is_each_once(read("--reader", "a")[1])
     assert read("--reader", "a") == (0, [])
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_changed_title_is_an_item_again_only_if_a_project_wants_it(simulated, reports):
+    documents = [feed(posts=[Post(title, "/1", "1"), "Two"]) for title in ("News", "RETRACTED")]
+    first, second, third = simulated(
+        site("blog.example", feed=[*documents, documents[1]]),
+        sources=["http://blog.example/feed"],
+        starts=[0.0, 2 * DAY, 4 * DAY],
+        settings={"WALSH_REPORT_CHANGES": reports},
+    )
+    assert [item["changed_at"] for item in first.items] == [None, None]
+    assert second.stats["walsh/entries/changed"] == 1
+    assert third.items == []
+    if not reports:
+        assert second.items == []
+        return
+    (again,) = second.items
+    assert again["title"] == "RETRACTED"
+    assert again["changed_at"] > again["first_seen"] == first.items[0]["first_seen"]
+    assert again["key"] == first.items[0]["key"]
 
 
 def test_a_pipeline_that_raises_is_a_failure_with_a_remedy(web, crawl, read, url, pipeline):

@@ -32,7 +32,7 @@ from walsh_scrapy.policy.entrykeys import EntryKeys
 
 COLUMNS = [
     *("kind", "source", "source_title", "url", "title", "id", "published", "updated"),
-    *("authors", "tags", "section", "note", "language", "first_seen", "key"),
+    *("authors", "tags", "section", "note", "language", "first_seen", "key", "changed_at"),
 ]
 KEYS = EntryKeys("k" * 64, "f" * 64, "t" * 64)
 GOOD = EntryItem(
@@ -48,7 +48,7 @@ GOOD = EntryItem(
     first_seen="2026-05-24T00:00:00Z",
 )
 BARE = EntryItem(kind="llms", source="https://a.example/", first_seen="2026-05-24T00:00:00Z")
-TIMES = ("published", "updated", "first_seen")
+TIMES = ("published", "updated", "first_seen", "changed_at")
 
 
 def good(**changes):
@@ -71,7 +71,11 @@ def export(exporter_class, *exported, **options):
 def test_the_schema_is_sound_closed_and_knows_every_column():
     Draft202012Validator.check_schema(items.SCHEMA)
     assert items.SCHEMA["additionalProperties"] is False
-    assert [*items.SCHEMA["required"], "key"] == list(items.SCHEMA["properties"]) == COLUMNS
+    assert (
+        [*items.SCHEMA["required"], "key", "changed_at"]
+        == list(items.SCHEMA["properties"])
+        == COLUMNS
+    )
     assert [column.name for column in fields(EntryItem)] == COLUMNS
 
 

@@ -34,6 +34,7 @@ from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.feeds.outcome import Deferral, Outcomes, Result, after_deferral, record_after
 from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import Lifetime, SourceVisit
+from walsh_scrapy.feeds.stores.entrywriter import Written
 from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
@@ -244,7 +245,7 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
 
     def commit_end(_outcomes, _request, result):
         results.append(result)
-        return {}
+        return Written()
 
     monkeypatch.setattr(Outcomes, "_commit", refuse)
     monkeypatch.setattr(Outcomes, "_find_record", lambda *_: None)
@@ -254,8 +255,8 @@ def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
     outcomes = Outcomes(crawl, SimpleNamespace(problems=None, visits=None))
     request = Request(URL)
     set_visit(request, SourceVisit(Source(URL), bool))
-    assert outcomes.record_entries(request, ()) == {}
-    assert outcomes._end_visit(request, Result("fetched")) == {}
+    assert outcomes.record_entries(request, ()) == Written()
+    assert outcomes._end_visit(request, Result("fetched")) == Written()
     ((reason, line),) = ends
     assert [result.outcome for result in results] == ["failed"]
     assert reason == "state_failed"

@@ -53,10 +53,10 @@ def make_state(url):
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the new entries."""
     known, host = Stores(state).sources.find(record.url), host_of(record.address)
-    new = state.write(
+    written = state.write(
         Stores(state).sources.outcome_writer(known, record, found, llmstxt, host=host)
     )
-    return [found[place] for place in sorted(new)]
+    return [found[place] for place in sorted(written.new)]
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):

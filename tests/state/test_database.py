@@ -359,7 +359,7 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
         monkeypatch.setattr(Connection, "commit", unanswered)
         entries = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
         work = Stores(state).sources.outcome_writer(known, failed, entries, host="a.example")
-        assert state.write(work) == {0: "a", 1: "b"}
+        assert state.write(work).new == {0: "a", 1: "b"}
         assert lost
         assert Stores(state).sources.find(SOURCE.url) == failed
         assert not commit(state, failed, entries)

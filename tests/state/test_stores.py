@@ -28,6 +28,7 @@ from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.feeds.outcome import move_of
 from walsh_scrapy.feeds.sources.source import Source, declaration
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores.entrywriter import Written
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.policy.robots.copy import RobotsCopy
@@ -229,7 +230,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url(state):
 def test_source_without_a_row_is_dropped_with_its_entries(state):
     """The operator declared it where it moved, while it was visited where it was."""
     work = Stores(state).sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
-    assert state.write(work) == {}
+    assert state.write(work) == Written()
     assert (Stores(state).sources.all(), count_entries(state)) == ([], 0)
 
 

@@ -173,7 +173,10 @@ NAMES = {
         "UPDATE requests SET requested_at = requested_at - 3600, robots_at = robots_at - 3600,"
         " blocklist_at = blocklist_at - 3600 WHERE run = 2"
     ),
-    "ENTRY": "INSERT INTO entries SELECT 'k', key, title_key,",
+    "ENTRY": (
+        "INSERT INTO entries (key, page_key, title_key, evident_date, source, kind, first_seen,"
+        " item, backfill, run, seq, id_key, twin) SELECT 'k', key, title_key,"
+    ),
     "OF_ENTRY": "source, kind, first_seen, item, backfill, run, NULL,",
 }
 

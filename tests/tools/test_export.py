@@ -113,7 +113,7 @@ def entry(key, source, **fields):
 
 EXPORT = Export(settings=Settings(), sources_file="none.toml")
 COLUMNS = [field.name for field in fields(EntryItem)]
-ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
+ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in", "previous_title")
 
 
 @pytest.fixture

@@ -163,6 +163,58 @@ def test_a_reader_goes_on_after_a_deleted_entry(state, new, url):
     assert (row["key"], row["seq"]) == ("4", 4)
 
 
+# Changed titles.
+
+
+@pytest.fixture
+def change(state):
+    """Store an entry again, with another title."""
+
+    def again(key, title, *, source=B, at=AT + 90_000):
+        commit(
+            state, SourceRecord(url=source, kind="feed"), [entry(key, source, at=at, title=title)]
+        )
+
+    return again
+
+
+def test_changed_titles_are_listed_with_the_title_before(change, new):
+    assert new("--changed", "--json") == (0, "", "")
+    change("2", "RETRACTED: Old")
+    change("3", "New, corrected", at=AT + 190_000)
+    _, out, _ = new("--changed")
+    assert [line.split("\t")[2:4] for line in out.splitlines()] == [
+        ["previous_title", "title"],
+        *(["New", "New, corrected"], ["Old", "RETRACTED: Old"]),
+    ]
+    since = ("--changed", "--since", "2026-05-25", "--json")
+    assert titles(new(*since)[1]) == ["New, corrected"]
+    assert new("--changed", "--since", "2026-06-01")[2] == (
+        "no title has changed since 2026-06-01 00:00:00 UTC\n"
+    )
+
+
+def test_a_reader_gets_changes_and_new_entries_independently(change, new):
+    assert len(titles(new("--reader", "a", "--json")[1])) == 3
+    change("2", "RETRACTED: Old")
+    assert titles(new("--changed", "--reader", "a", "--json")[1]) == ["RETRACTED: Old"]
+    assert new("--changed", "--reader", "a", "--json") == (0, "", "")
+    assert new("--reader", "a", "--json") == (0, "", "")
+    assert new("--changed", "--reader", "b", "--from-now", "--json") == (0, "", "")
+    change("3", "Newer")
+    for reader in ("a", "b"):
+        assert titles(new("--changed", "--reader", reader, "--json")[1]) == ["Newer"]
+
+
+def test_a_program_may_keep_the_position_of_changes(change, new):
+    change("2", "RETRACTED: Old")
+    (row,) = map(json.loads, new("--changed", "--after", "0", "--json")[1].splitlines())
+    assert (row["changed_seq"], row["seq"]) == (4, 2)
+    change("3", "Newer")
+    after = ("--changed", "--after", row["changed_position"], "--json")
+    assert titles(new(*after)[1]) == ["Newer"]
+
+
 def test_a_reader_that_could_not_write_has_got_nothing(state, url, run_command):
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file to be made
         words = ("new", "--reader", "a", "--json")
@@ -238,6 +290,7 @@ def test_a_position_that_is_none_is_a_wrong_call(state, new, text):
         ("--reader", "a b"),
         ("--reader", "x" * 65),
         ("--run", "-1"),
+        ("--changed", "--run", "1"),
     ],
 )
 def test_options_that_contradict_are_a_wrong_call(state, new, words):

@@ -146,6 +146,21 @@ def test_news_have_the_name_of_the_sources_file(state, tmp_path):
     assert [row["name"] for row in gather_report(state)["news"].rows] == ["My name"]
 
 
+def test_changed_titles_stand_beside_the_titles_before(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    with closing(State(url)) as state:
+        source = SourceRecord(url=URL, kind="feed")
+        for title, at in (("<b>Old</b>", NOW - DAY), ("RETRACTED: Old", NOW - 60.0)):
+            item = json.dumps({"title": title, "url": "http://a.example/1"})
+            commit(state, source, [entry_of(URL, at=at, item=item)])
+    (row,) = report_of(url, since=NOW - 3600)["changes"].rows
+    assert (row["title"], row["previous_title"]) == ("RETRACTED: Old", "<b>Old</b>")
+    page = page_of(url, since=NOW - 3600)
+    assert "RETRACTED: Old" in page
+    assert "before: <bdi>&lt;b&gt;Old&lt;/b&gt;</bdi>" in page
+    assert report_of(url, since=NOW - 30.0)["changes"].rows == []
+
+
 def test_days_without_requests_count_and_many_are_months():
     near = {"2026-05-20": Counter(full=2), "2026-05-22": Counter(none=1)}
     unit, groups = group_days(near)

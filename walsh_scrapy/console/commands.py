@@ -437,6 +437,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
       walsh new --reader mailer --json
       walsh new --after 0 --json
       walsh new --run 1 --json
+      walsh new --changed --since 7d
 
     exit status:
       0  success, even if no entry is new
@@ -461,6 +462,12 @@ def _new(parser: argparse.ArgumentParser) -> None:
         read_position,
     )
     add_value(parser, "--run", "N", "the entries that a run found", read_run)
+    add_flag(
+        parser,
+        "--changed",
+        "the known entries whose title has changed instead of the new ones; a reader gets them "
+        "independently of those, and --after takes a position from the column changed_position",
+    )
     add_json(parser)
 
 

@@ -260,8 +260,9 @@ class Visits:
         return record and record.with_url(source.url)
 
     def number_entries(self, connection: Connection) -> None:
-        """Give numbers to the committed entries, if the run has found any."""
-        if self._crawler.stats.get_value("walsh/entries/new"):
+        """Give numbers to what is committed, if the run has found anything."""
+        stats = self._crawler.stats
+        if stats.get_value("walsh/entries/new") or stats.get_value("walsh/entries/changed"):
             number_entries(connection)
 
     def owner(self, url: str) -> Source | None:

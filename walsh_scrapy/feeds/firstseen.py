@@ -26,14 +26,14 @@ from walsh_scrapy.feeds.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.feeds.metadata.sameentry import Known, judge, with_evident_dates
 from walsh_scrapy.feeds.outcome import Outcomes
 from walsh_scrapy.feeds.sourcevisit import source_of, source_visit_of
-from walsh_scrapy.feeds.stores.entrywriter import EntryRecord
+from walsh_scrapy.feeds.stores.entrywriter import EntryRecord, Written
 from walsh_scrapy.policy.durations import parse_http_date, rfc3339
 from walsh_scrapy.policy.entrykeys import EntryKeys, SourceKeys
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.parts import Crawl
@@ -193,26 +193,30 @@ class FirstSeenMiddleware(Component):
     def _commit(
         self, response: Response, feed: Feed, items: DocumentItems, *, goes_on: bool
     ) -> list[EntryItem]:
-        """Commit the entries of a document, and return the items of those that are new.
+        """Commit the entries of a document; return the items of those that are new, or changed.
+
+        Those with a changed title are returned if `WALSH_REPORT_CHANGES` is on.
 
         Without ``goes_on`` this ends the visit. With it only the entries are stored, so that none
         is lost. The validators are not, because they would vouch for the whole visit.
         """
         request = request_of(response)
         records = items.build_records()
-        new: dict[int, str] = {}
+        written = Written()
         left_out = feed.left_out + items.left_out
         with self._outcomes.deferring(request):
             if not goes_on:
-                new = self._outcomes.record_document(
+                written = self._outcomes.record_document(
                     request, response, feed, records, left_out=left_out, repeated=items.repeated
                 )
             elif records:
-                new = self._outcomes.record_entries(request, records)
-            self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
-            self._crawl.stats.inc_value("walsh/entries/new", len(new))
+                written = self._outcomes.record_entries(request, records)
+            new, changed = len(written.new), len(written.changed)
+            self._crawl.stats.inc_value("walsh/entries/known", len(records) - new)
+            self._crawl.stats.inc_value("walsh/entries/new", new)
+            self._crawl.stats.inc_value("walsh/entries/changed", changed)
             self._crawl.stats.inc_value("walsh/entries/repeated", items.repeated)
-        return items.with_keys(new)
+        return items.of(written, has_changes=self._context.options.report_changes)
 
     def _find_alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's replacement for a request that robots.txt denied, or None."""
@@ -304,15 +308,20 @@ class DocumentItems:
         self.left_out = len(places) - len(records)
         return records
 
-    def with_keys(self, new: Mapping[int, str]) -> list[EntryItem]:
+    def of(self, written: Written, *, has_changes: bool) -> list[EntryItem]:
         """Return the items that are new, in document order, each with the key of its row.
 
-        ``new`` has these keys by the places of records.
+        With ``has_changes`` also return those with a changed title.
         """
-        keys = {self._recorded[place]: key for place, key in new.items()}
-        for place, key in keys.items():
-            self._items[place].key = key
-        return [self._items[place] for place in sorted(keys)]
+        places = [self._recorded[record] for record in written.new]
+        for record, key in written.new.items():
+            self._items[self._recorded[record]].key = key
+        for record, (key, first_seen) in written.changed.items() if has_changes else ():
+            item = self._items[self._recorded[record]]
+            item.key, item.first_seen = key, rfc3339(first_seen)
+            item.changed_at = rfc3339(self._now)
+            places.append(self._recorded[record])
+        return [self._items[place] for place in sorted(places)]
 
     def _date(self, place: int) -> str:
         return self._items[place].published or self._items[place].updated or ""

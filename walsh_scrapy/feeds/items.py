@@ -59,15 +59,17 @@ class EntryItem(_Identity):
     language: str | None = None  #: a BCP 47 tag
     first_seen: str | None = None  #: RFC 3339, UTC; None until the state has recorded the entry
     key: str | None = None  #: the key of its row in the state; None until that is written
+    changed_at: str | None = None  #: RFC 3339, UTC: when its title changed; None for a new entry
 
     def to_dict(self) -> dict[str, object]:
         """Return the columns and their values, in the order of the exports."""
         return dict(zip(_NAMES, _values(self), strict=True))
 
     def to_stored(self) -> dict[str, object]:
-        """Return the columns that the state stores as JSON, without the key of their row."""
+        """Return the columns that the state stores as JSON, without those of their row."""
         values = self.to_dict()
-        del values["key"]
+        for name in ("key", "changed_at"):
+            del values[name]
         return values
 
     @classmethod

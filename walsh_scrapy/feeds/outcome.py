@@ -62,6 +62,7 @@ from walsh_scrapy.feeds.sourcevisit import (
     source_of,
     source_visit_of,
 )
+from walsh_scrapy.feeds.stores.entrywriter import Written
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS, format_moment
 from walsh_scrapy.policy.problems import MAX_FAILED_SECONDS
@@ -127,8 +128,8 @@ class Outcomes:
         *,
         left_out: int = 0,
         repeated: int = 0,
-    ) -> dict[int, str]:
-        """Commit a document with its entries; return the new ones as `outcome_writer` does.
+    ) -> Written:
+        """Commit a document with its entries; return what it changed.
 
         The validators of a response that was cut off are not kept, because they stand for all of
         it. ``left_out`` is the number of entries beyond the limits of one document, ``repeated``
@@ -153,8 +154,8 @@ class Outcomes:
         )
         return self._end_visit(request, result, entries)
 
-    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> dict[int, str]:
-        """Commit entries of a visit that goes on; return the new ones.
+    def record_entries(self, request: Request, entries: Sequence[EntryRecord]) -> Written:
+        """Commit entries of a visit that goes on; return what they changed.
 
         When the source is due does not change. If the database refuses the entries, the visit
         fails when it ends.
@@ -163,7 +164,7 @@ class Outcomes:
             return self._commit(request, self._find_record(request), entries)
         except RefusedValues as error:
             self._refusals[visited(request)[1].url] = error
-            return {}
+            return Written()
 
     def continue_visit(
         self, request: Request, ended: Response | BaseException | None, following: Request
@@ -282,8 +283,8 @@ class Outcomes:
 
     def _end_visit(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
-    ) -> dict[int, str]:
-        """Commit how a visit ended; return the new entries.
+    ) -> Written:
+        """Commit how a visit ended; return what its entries changed.
 
         If the database refuses the result, the visit has failed, so that the source backs off and
         is not read again in every run.
@@ -296,7 +297,7 @@ class Outcomes:
                 refusal = error
         return self._end_refused_visit(request, refusal)
 
-    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> dict[int, str]:
+    def _end_refused_visit(self, request: Request, refusal: RefusedValues) -> Written:
         """Commit that a visit failed because its values were refused, and end the run."""
         url = visited(request)[1].url
         reason = f"the state does not accept what it brought ({refusal})"
@@ -311,7 +312,7 @@ class Outcomes:
 
     def _commit_end(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
-    ) -> dict[int, str]:
+    ) -> Written:
         now = self._clock.now()
         visit, source = visited(request)
         response = result.response
@@ -351,14 +352,14 @@ class Outcomes:
             refused_since=record.refused_since if record.is_refused else None,
             deferred_until=None,
         )
-        new = self._commit(request, record, entries, llmstxt, ends=True)
+        written = self._commit(request, record, entries, llmstxt, ends=True)
         self._visits.end(source)
         name = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
         self._stats.inc_value(f"walsh/sources/{name}")
         if name == "failed":
             self._problems.failed(request.url, record.detail)
             self._count_unread(request, record.failing_since, now)
-        return new
+        return written
 
     def _commit(
         self,
@@ -368,8 +369,8 @@ class Outcomes:
         llmstxt: LlmsTxtRecord | None = None,
         *,
         ends: bool = False,
-    ) -> dict[int, str]:
-        """Commit the row of the source of a request; return the new entries.
+    ) -> Written:
+        """Commit the row of the source of a request; return what its entries changed.
 
         The end of the exchange is written with it. ``ends`` means that the visit ends; the host is
         let go with its last visit.

@@ -385,19 +385,28 @@ entries = Table(
     #: the number of entries that had its page, title and date when it was stored; NULL if one of
     #: these has changed since
     Column("twin", Integer),
+    Column("former_titles", Text),  #: JSON: the titles that it had before, the latest one first
+    Column("changed_at", Double),  #: when its title changed last
+    #: the place of that change in the order of `seq`; NULL until it is numbered, 0 if it was taken
+    #: back
+    Column("changed_seq", BigInteger),
+    Column("changed_again", Double),  #: when that change gets another place
     Index("entries_by_time", "first_seen"),
     # Two processes cannot store an entry of a source twice.
     Index("entries_by_id", "source", "id_key", unique=True),
     # With the time, those that are not numbered yet come in the order in which they were seen.
     Index("entries_by_seq", "seq", "first_seen"),
 )
+_by_change = Index("entries_by_change", entries.c.changed_seq, entries.c.changed_at)
+_by_change_again = Index("entries_by_change_again", entries.c.changed_again)
 
 #: The readers of entries, each with its place in the order of numbers.
 readers = Table(
     "readers",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("name", String(64), nullable=False, unique=True),
+    #: that of `walsh new --reader`; with " changed" after it for the reader of changes
+    Column("name", String(80), nullable=False, unique=True),
     Column("seq", BigInteger, nullable=False),  #: the last one that it has got
     Column("read_at", Double, nullable=False),  #: when it got it
 )
@@ -449,7 +458,12 @@ def set_dialect_options(connection: Connection) -> None:
     The database needs that dialect anyway then.
     """
     dialect = connection.dialect.name
-    for index, where in ((_for_rules, FOR_RULES), (_by_page, text("page_key IS NOT NULL"))):
+    for index, where in (
+        (_for_rules, FOR_RULES),
+        (_by_page, text("page_key IS NOT NULL")),
+        (_by_change, text("changed_at IS NOT NULL")),
+        (_by_change_again, text("changed_again IS NOT NULL")),
+    ):
         index.dialect_kwargs[f"{dialect}_where"] = where
     if dialect == "postgresql":  # leave space, so that an UPDATE stays on its page
         hosts.dialect_kwargs["postgresql_with"] = {"fillfactor": 80}

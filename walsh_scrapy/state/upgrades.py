@@ -180,7 +180,8 @@ def _renew_entry_keys(connection: Connection, report: Callable[[str], None]) -> 
     """
     for index in ("entries_by_page", "entries_by_source", "sightings_by_source"):
         connection.exec_driver_sql(f"DROP INDEX {index}")
-    _add_columns(connection, entries.c.id_key, entries.c.twin)
+    added = ("id_key", "twin", "former_titles", "changed_at", "changed_seq", "changed_again")
+    _add_columns(connection, *entries.c[added])
     _add_columns(connection, *sightings.c["page_key", "id_key", "title_key", "evident_date"])
     ambiguous_keys.create(connection)
     ambiguous = _renew_entries(connection, report)
@@ -189,6 +190,7 @@ def _renew_entry_keys(connection: Connection, report: Callable[[str], None]) -> 
     for statement in ("DROP TABLE repeated_pages", "ALTER TABLE entries DROP COLUMN own_key"):
         connection.exec_driver_sql(statement)
     _create_indexes(connection, "entries_by_page", "entries_by_id")
+    _create_indexes(connection, "entries_by_change", "entries_by_change_again")
     _create_indexes(connection, "sightings_by_id", "sightings_by_page")
 
 

@@ -295,6 +295,8 @@ def _entries(sql: Sql) -> str:
     key: identifies it, in items and exports too
     seq, position: its place in the order in which readers get entries, without and with the id of
         the state; NULL until it has one, some seconds after its commit
+    changed_at, previous_title: when its title changed last, and the title before that
+    changed_seq, changed_position: the place of that change in the same order
     """
     names = [
         "title",
@@ -313,11 +315,16 @@ def _entries(sql: Sql) -> str:
         FROM sources JOIN declared ON declared.url_key = sources.url_key
             AND declared.file = {sql.file} AND details <> ''
         WHERE sources.url = entries.source)"""
+    state_id = f"(SELECT value FROM choices WHERE name = '{STATE_ID}')"
+    is_changed = "coalesce(changed_seq, 1) > 0"
     return f"""
 SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS days_ago, kind,
     source, coalesce({declared_name}, {sql.field("item", "source_title")}) AS source_name,
     {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key, seq,
-    (SELECT value FROM choices WHERE name = '{STATE_ID}') || ':' || seq AS position
+    {state_id} || ':' || seq AS position,
+    CASE WHEN {is_changed} THEN {sql.time("changed_at")} END AS changed_at,
+    CASE WHEN {is_changed} THEN {sql.field("former_titles", 0)} END AS previous_title,
+    changed_seq, {state_id} || ':' || nullif(changed_seq, 0) AS changed_position
 FROM entries"""
 
 

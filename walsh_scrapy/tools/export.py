@@ -17,7 +17,7 @@ from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.feeds.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.policy.durations import format_duration
+from walsh_scrapy.policy.durations import format_duration, rfc3339
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, xml_text
 from walsh_scrapy.state import StateError
@@ -78,16 +78,19 @@ def run(call: Call) -> int:
 
 
 def build_row(entry: StoredEntry, source: Source | None) -> dict[str, Any]:
-    """Return the columns of an entry: the fields of its item, and five more.
+    """Return the columns of an entry: the fields of its item, and six more.
 
     ``source`` is the source as it is declared now. Raises StateError if the entry is damaged.
     """
-    return item_of(entry).to_dict() | {
+    item = item_of(entry)
+    previous_title = json.loads(entry.former_titles or "[null]")[0] if item.changed_at else None
+    return item.to_dict() | {
         "source_name": source.name if source else None,
         "source_tags": list(source.tags) if source else [],
         "source_folder": "/".join(source.folders) or None if source else None,
         "backfill": entry.is_backfill,
         "also_in": list(entry.also_in),
+        "previous_title": previous_title,
     }
 
 
@@ -98,7 +101,11 @@ def item_of(entry: StoredEntry) -> EntryItem:
     """
     try:
         stored: dict[str, Any] = json.loads(entry.item)
-        values = stored | {"source": entry.source, "key": entry.key}
+        values = stored | {
+            "source": entry.source,
+            "key": entry.key,
+            "changed_at": rfc3339(entry.changed_at),
+        }
         return EntryItem(**{name: values[name] for name in values if name in _ITEM_FIELDS})
     except (ValueError, TypeError) as error:
         raise StateError(

@@ -382,9 +382,18 @@ _ENTRIES: Final = ViewList(
     order_by="source, coalesce(published, first_seen) DESC, url",
     empty="no run has found any entry yet",
 )
-#: The list for readers.
+#: The list of entries with a changed title.
+_CHANGES: Final = _ENTRIES._replace(
+    columns=("changed_at", "source_name", "previous_title", "title", "url"),
+    order_by="changed_at DESC, url",
+    empty="no title has changed",
+)
+#: The lists for readers.
 _ORDERED_ENTRIES: Final = _ENTRIES._replace(
     columns=("position", "first_seen", "source_name", "title", "url"), order_by="seq"
+)
+_ORDERED_CHANGES: Final = _CHANGES._replace(
+    columns=("changed_position", *_CHANGES.columns[1:]), order_by="changed_seq"
 )
 
 
@@ -396,12 +405,17 @@ def run_new(call: Call) -> int:
         raise WrongCall(f"{chosen[0]} and {chosen[1]} select entries differently; drop one of them")
     if arguments.from_now and arguments.reader is None:
         raise WrongCall("--from-now is for a new reader; name it with --reader NAME")
+    if arguments.changed and arguments.run is not None:
+        raise WrongCall("--run lists the entries that a run found, not those that changed")
     if arguments.reader is not None or arguments.after is not None:
         with call.state() as state:
             _show_next_entries(call, state)
     elif arguments.run is not None:
         with call.state() as state:
             _show_entries_of_run(call, state)
+    elif arguments.changed:
+        with call.state_if_any() as state:
+            _show_changes_since(call, state)
     else:
         with call.state_if_any() as state:
             _show_entries_since(call, state)
@@ -425,6 +439,21 @@ def _show_entries_since(call: Call, state: State | None) -> None:
     )
 
 
+def _show_changes_since(call: Call, state: State | None) -> None:
+    """List the entries whose title has changed, since a moment if one is given."""
+    since = call.arguments.since or 0.0
+    changes = _CHANGES
+    if since:
+        changes = changes._replace(empty=f"no title has changed since {format_moment(since)}")
+    changes.show(
+        state,
+        as_json=call.arguments.json,
+        where="key IN (SELECT key FROM entries WHERE entries.changed_at >= :since) "
+        "AND changed_at IS NOT NULL",
+        params={"since": since},
+    )
+
+
 def _show_entries_of_run(call: Call, state: State) -> None:
     """List the entries that a run found."""
     number = call.arguments.run
@@ -435,7 +464,7 @@ def _show_entries_of_run(call: Call, state: State) -> None:
 
 
 def _show_next_entries(call: Call, state: State) -> None:
-    """List the entries that a reader has not got yet."""
+    """List the entries, or with --changed the changes, that a reader has not got yet."""
     handover = Stores(state).handover
     position = call.arguments.after
     if position is not None:
@@ -443,7 +472,7 @@ def _show_next_entries(call: Call, state: State) -> None:
         handover.check(position, last)
         _print_between(call, state, position.seq, last)
         return
-    name = call.arguments.reader
+    name = call.arguments.reader + (" changed" if call.arguments.changed else "")
     with handover.open_reader(name) as seq:
         last = handover.last_position()
         begin = last.seq if call.arguments.from_now else 0
@@ -453,11 +482,16 @@ def _show_next_entries(call: Call, state: State) -> None:
 
 
 def _print_between(call: Call, state: State, seq: int, last: Position) -> None:
-    """List the entries after a number, up to the last position."""
-    entries = _ORDERED_ENTRIES._replace(empty=f"no new entry; the position is {last}")
-    params: dict[str, Any] = {"after": seq, "last": last.seq}
-    entries.show(
-        state, as_json=call.arguments.json, where="seq > :after AND seq <= :last", params=params
+    """List the entries after a number, up to the last position; with --changed the changes."""
+    is_changes = call.arguments.changed
+    entries = _ORDERED_CHANGES if is_changes else _ORDERED_ENTRIES
+    what = "no changed title" if is_changes else "no new entry"
+    number = entries.order_by
+    entries._replace(empty=f"{what}; the position is {last}").show(
+        state,
+        as_json=call.arguments.json,
+        where=f"{number} > :after AND {number} <= :last",
+        params={"after": seq, "last": last.seq},
     )
 
 

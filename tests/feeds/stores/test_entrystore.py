@@ -108,7 +108,7 @@ def test_entry_inserted_by_another_crawl_is_compared_again(postgresql_url, known
         with contextlib.closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as crawl:
 
             def write(connection):
-                assert insert_unseen(connection, [theirs]).keys() == {0}
+                assert insert_unseen(connection, [theirs]).new.keys() == {0}
 
                 def looked_before(*arguments):
                     looked.set()

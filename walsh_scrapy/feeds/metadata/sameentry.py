@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from walsh_scrapy.feeds.metadata.encoding import REPLACEMENT
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Dates of a document that lie within this many seconds are treated as one moment.
 ONE_MOMENT_SECONDS: Final = 60
+_DAY: Final = 86_400
+#: The titles that are kept of an entry beside its present one.
+MAX_FORMER_TITLES: Final = 6
 #: Dates from this many seconds before a response on may have been made for the response.
 _FRESH_SECONDS: Final = 300
 
@@ -406,6 +409,44 @@ class _Index:
             if begin < len(entries):
                 return entries[begin]
         return None
+
+
+# ---- changed titles ----
+
+
+class TitleChange(NamedTuple):
+    """The titles that an entry had before its present one, and its last change. Epoch seconds."""
+
+    former: tuple[str, ...] = ()  #: the latest one first; the last one is its first title
+    at: float | None = None  #: when it changed last, None for never
+    #: its place in the order in which readers get changes, None until it has one, 0 for a change
+    #: that was taken back
+    number: int | None = None
+    #: when readers get the title once more, because it changed again within a day
+    again_at: float | None = None
+
+
+def change_title(present: str, title: str, change: TitleChange, now: float) -> TitleChange | None:
+    """Return the change of an entry that a document lists with a title; None if there is none.
+
+    ``present`` is the title that it had until now. A damaged copy of that is the same title. A
+    title that returns is no change, and takes back one that no reader gets yet. An entry changes at
+    most once a day: of more titles the last one counts, and readers that got another one get it
+    when the day is over.
+    """
+    if not title or not present or title == present:
+        return None
+    if is_damaged_copy(title, of=present) or is_damaged_copy(present, of=title):
+        return None
+    others = [former for former in change.former[:-1] if former not in (title, present)]
+    former = (present, *others[: MAX_FORMER_TITLES - 2], *change.former[-1:])
+    if title in change.former:
+        keeps_number = change.number is not None and title != change.former[-1]
+        return TitleChange(former, change.at, change.number if keeps_number else 0)
+    if change.at is None or abs(now - change.at) >= _DAY:
+        return TitleChange(former, now)
+    again_at = None if change.number is None else change.at + _DAY
+    return TitleChange(former, change.at, change.number, again_at)
 
 
 # ---- damaged titles ----

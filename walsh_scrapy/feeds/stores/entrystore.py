@@ -9,15 +9,27 @@ from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import BigInteger, and_, bindparam, cast, func, not_, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    update,
+)
 
-from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.database import NOW, Store, clock_of
 from walsh_scrapy.state.tables import LAST_SEQ, choices, entries, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Column, ColumnElement, Connection, Update
 
 
 class StoredEntry(NamedTuple):
@@ -27,6 +39,8 @@ class StoredEntry(NamedTuple):
     item: str  #: the exported item as JSON
     source: str
     is_backfill: bool  #: whether it was there when its source was read for the first time
+    changed_at: float | None = None  #: when its title changed, in epoch seconds
+    former_titles: str | None = None  #: JSON: the titles that it had, the latest one first
     also_in: tuple[str, ...] = ()  #: the URLs of other sources that had it too
 
 
@@ -54,7 +68,11 @@ _LATEST_RUN_SQL: Final = (
     .order_by(entries.c.first_seen.desc())
     .limit(1)
 )
-_ENTRIES_SQL: Final = select(*entries.c["key", "item", "source", "backfill"])
+_ENTRIES_SQL: Final = select(
+    *entries.c["key", "item", "source", "backfill"],
+    case((func.coalesce(entries.c.changed_seq, 1) > 0, entries.c.changed_at)).label("changed_at"),
+    entries.c.former_titles,
+)
 _IS_ELSEWHERE: Final = and_(
     sightings.c.key == entries.c.key, sightings.c.source != entries.c.source
 )
@@ -69,28 +87,48 @@ _NEWEST_SQL: Final = (
 
 
 _IS_LAST: Final = choices.c.name == LAST_SEQ
-_HAS_UNNUMBERED_SQL: Final = select(entries.c.key).where(entries.c.seq.is_(None)).limit(1)
 # Its lock lets one transaction number at a time. SQLite has no such lock, and needs none.
 _LAST_SQL: Final = select(cast(choices.c.value, BigInteger)).where(_IS_LAST)
 _LOCK_SQL: Final = _LAST_SQL.with_for_update()
-# PostgreSQL allows no window function beside FOR UPDATE. Rows that another transaction changes now
-# get a number the next time.
-_unnumbered = (
-    select(entries.c.key, entries.c.first_seen)
-    .where(entries.c.seq.is_(None))
-    .with_for_update(skip_locked=True)
-    .subquery()
-)
-_places = select(
-    _unnumbered.c.key,
-    func.row_number().over(order_by=(_unnumbered.c.first_seen, _unnumbered.c.key)).label("place"),
-).subquery()
-_NUMBER_SQL: Final = (
-    update(entries)
-    .where(entries.c.key == _places.c.key)
-    .values(seq=bindparam("last") + _places.c.place)
-)
 _SET_LAST_SQL: Final = update(choices).where(_IS_LAST).values(value=bindparam("last"))
+# Each of these reads an index.
+_IS_NEW: Final = entries.c.seq.is_(None)
+_IS_CHANGED: Final = and_(entries.c.changed_at.is_not(None), entries.c.changed_seq.is_(None))
+_IS_CHANGED_AGAIN: Final = entries.c.changed_again <= NOW
+_HAS_UNNUMBERED_SQL: Final = select(
+    or_(*(exists().where(place) for place in (_IS_NEW, _IS_CHANGED, _IS_CHANGED_AGAIN)))
+)
+
+
+def _number_sql(is_next: ColumnElement[bool], time: Column[float], number: str) -> Update:
+    """Return the statement that gives numbers to the rows that are next, in the order of a time.
+
+    PostgreSQL allows no window function beside FOR UPDATE. Rows that another transaction changes
+    now get a number the next time.
+    """
+    unnumbered = (
+        select(entries.c.key, time.label("time"))
+        .where(is_next)
+        .with_for_update(skip_locked=True)
+        .subquery()
+    )
+    order = (unnumbered.c.time, unnumbered.c.key)
+    place = func.row_number().over(order_by=order).label("place")
+    places = select(unnumbered.c.key, place).subquery()
+    return (
+        update(entries)
+        .where(entries.c.key == places.c.key)
+        .values({number: bindparam("last") + places.c.place})
+    )
+
+
+_NUMBER_SQL: Final = (
+    _number_sql(_IS_NEW, entries.c.first_seen, "seq"),
+    _number_sql(_IS_CHANGED, entries.c.changed_at, "changed_seq"),
+    _number_sql(_IS_CHANGED_AGAIN, entries.c.changed_again, "changed_seq").values(
+        changed_at=NOW, changed_again=None
+    ),
+)
 
 
 class EntrySnapshot:
@@ -133,24 +171,27 @@ class EntrySnapshot:
     def newest(self, source: str) -> StoredEntry | None:
         """Return the newest entry of a source, or None."""
         row = self._connection.execute(_NEWEST_SQL, {"url": source}).first()
-        return None if row is None else StoredEntry(*row)
+        return None if row is None else StoredEntry(*tuple(row))
 
 
 def has_unnumbered(connection: Connection) -> bool:
-    """Return True if an entry has no number yet."""
-    return connection.scalar(_HAS_UNNUMBERED_SQL) is not None
+    """Return True if an entry or a change may get a number now."""
+    return bool(connection.scalar(_HAS_UNNUMBERED_SQL, clock_of(connection)))
 
 
 def number_entries(connection: Connection) -> None:
-    """Give the next numbers to all entries that are committed and have none.
+    """Give the next numbers to all entries and changes that are committed and have none.
 
-    Readers get entries in this order. The time at which an entry was first seen is no such order,
+    Readers get them in this order. The time at which an entry was first seen is no such order,
     because of two transactions the later one may commit first. So an entry is inserted without a
     number, which makes nobody wait. A number is never used again, also if its entry is deleted.
     """
     if not has_unnumbered(connection):
         return
-    last = connection.scalars(_LOCK_SQL).one()
-    # A statement of its own: on PostgreSQL it sees what was committed before it got the lock.
-    numbered = connection.execute(_NUMBER_SQL, {"last": last}).rowcount
-    connection.execute(_SET_LAST_SQL, {"last": str(last + numbered)})
+    first = last = connection.scalars(_LOCK_SQL).one()
+    # Statements of their own: on PostgreSQL they see what was committed before it got the lock.
+    for statement in _NUMBER_SQL:
+        values = {"last": last, **clock_of(connection)}
+        last += connection.execute(statement, values).rowcount
+    if last > first:
+        connection.execute(_SET_LAST_SQL, {"last": str(last)})

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
     and_,
@@ -24,14 +25,21 @@ from sqlalchemy import (
 )
 
 from walsh_scrapy.feeds.metadata.encoding import REPLACEMENT
-from walsh_scrapy.feeds.metadata.sameentry import Known, KnownEntry, is_damaged_copy, judge
+from walsh_scrapy.feeds.metadata.sameentry import (
+    Known,
+    KnownEntry,
+    TitleChange,
+    change_title,
+    is_damaged_copy,
+    judge,
+)
 from walsh_scrapy.policy.entrykeys import EntryKeys, SourceKeys, page_elsewhere, row_key
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.records import in_batches, insert_if_new
 from walsh_scrapy.state.tables import ambiguous_keys, entries, sightings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import BindParameter, Connection
     from sqlalchemy import Row as SqlRow
@@ -61,6 +69,21 @@ class EntryRecord:
     run: int | None = None  #: the number of the run that fetched it
 
 
+class SeenEntry(NamedTuple):
+    """An entry that was seen before."""
+
+    key: str  #: of its row
+    first_seen: float  #: epoch seconds
+
+
+class Written(NamedTuple):
+    """What a document has changed, by places in its records."""
+
+    new: Mapping[int, str] = MappingProxyType({})  #: the keys of the rows of new entries
+    #: Known entries whose title changed now.
+    changed: Mapping[int, SeenEntry] = MappingProxyType({})
+
+
 _E: Final = entries.c
 _S: Final = sightings.c
 _OF: Final[BindParameter[str]] = bindparam("of")
@@ -72,14 +95,15 @@ _ITEM: Final = case(
     (or_(_E.source == _OF, _E.item.contains(REPLACEMENT), bindparam("with_items")), _E.item)
 )
 _KEYS: Final = ("key", "page_key", "id_key", "title_key", "evident_date")
+_CHANGE_COLUMNS: Final = ("former_titles", "changed_at", "changed_seq", "changed_again")
 _ENTRY_SQL: Final = select(
     literal_column("'entry'").label("kind"), *_E[(*_KEYS, "source", "first_seen", "twin")]
-).add_columns(_ITEM.label("item"))
+).add_columns(_ITEM.label("item"), *_E[_CHANGE_COLUMNS])
 _SIGHTING_SQL: Final = select(
-    literal_column("'sighting'"), *_S[(*_KEYS, "source")], null(), null(), null()
+    literal_column("'sighting'"), *_S[(*_KEYS, "source")], *(null() for _ in range(7))
 ).where(_S.source == _OF)
 _AMBIGUOUS_SQL: Final = select(
-    literal_column("'ambiguous'"), ambiguous_keys.c.key, *(null() for _ in range(8))
+    literal_column("'ambiguous'"), ambiguous_keys.c.key, *(null() for _ in range(12))
 ).where(ambiguous_keys.c.source == _OF, ambiguous_keys.c.key.in_(_AMBIGUOUS))
 # Each part reads an index over the rows of the source, or of the pages.
 _KNOWN_SQL: Final = union_all(
@@ -93,7 +117,9 @@ _CHANGES: Final = ("page_key", "id_key", "title_key", "evident_date")
 _CHANGE_ENTRY_SQL: Final = (
     update(entries)
     .where(_E.key == bindparam("of_key"))
-    .values({name: bindparam(f"new_{name}") for name in (*_CHANGES, "twin", "item")})
+    .values(
+        {name: bindparam(f"new_{name}") for name in (*_CHANGES, "twin", "item", *_CHANGE_COLUMNS)}
+    )
 )
 _CHANGE_SIGHTING_SQL: Final = (
     update(sightings)
@@ -108,12 +134,12 @@ def insert_unseen(
     *,
     backfill: bool = False,
     is_rerun: bool = False,
-) -> dict[int, str]:
-    """Insert the entries of one document that are new; return the keys of their rows.
+) -> Written:
+    """Insert the entries of one document that are new, and return them and those that changed.
 
-    The keys of the result are places in ``records``. ``backfill`` means that their source is read
-    for the first time. With ``is_rerun`` also return the entries that an earlier attempt of the
-    transaction inserted. Known entries get the link and the keys with which they are listed now.
+    ``backfill`` means that their source is read for the first time. With ``is_rerun`` also return
+    the entries that an earlier attempt of the transaction inserted or changed. Known entries get
+    the link, the title and the keys with which they are listed now.
 
     Entries are inserted in the order of their pages: of two transactions that insert the same
     entries at the same time, one waits for the other, and they cannot deadlock. The first entry of
@@ -122,10 +148,13 @@ def insert_unseen(
     first: PostgreSQL shows its rows by then.
     """
     inserted: dict[int, str] = {}
+    changed: dict[int, SeenEntry] = {}
     while records:
         reading = _Reading(connection, records, hidden=frozenset(inserted.values()))
         judgement = reading.judge()
-        _Changes(reading, judgement).write(connection)
+        changes = _Changes(reading, judgement, is_rerun=is_rerun)
+        changes.write(connection)
+        changed |= changes.changed
         rows = _Rows(reading, backfill=backfill)
         for place, verdict in sorted(enumerate(judgement.verdicts), key=_page_order):
             if place in inserted:
@@ -137,7 +166,7 @@ def insert_unseen(
         inserted |= rows.insert(connection)
         if rows.places <= inserted.keys():
             break
-    return inserted
+    return Written(inserted, changed)
 
 
 def _page_order(judged: tuple[int, Verdict]) -> tuple[str, ...]:
@@ -343,7 +372,10 @@ def _columns_of(keys: EntryKeys) -> dict[str, Any]:
 class _Changes:
     """What a judgement says of rows that exist."""
 
-    def __init__(self, reading: _Reading, judgement: Judgement) -> None:
+    def __init__(self, reading: _Reading, judgement: Judgement, *, is_rerun: bool) -> None:
+        self.changed: dict[int, SeenEntry] = {}  #: entries whose title changes now, by place
+        self._titles: dict[str, tuple[str, TitleChange]] = {}  # that change, by the keys of rows
+        self._is_rerun = is_rerun
         self._reading = reading
         self._judgement = judgement
         self._latest = {
@@ -351,13 +383,34 @@ class _Changes:
             for entry in (*reading.here, *judgement.unidentified)
         }
         self._urls: dict[str, str] = {}  # of entries that their ids confirm, by the keys of rows
-        for record, verdict in zip(reading.records, judgement.verdicts, strict=True):
+        for place, verdict in enumerate(judgement.verdicts):
             if verdict.entry is None or verdict.latest is None:
                 continue
+            item = reading.records[place].item
             self._latest[verdict.entry.key, verdict.entry.is_sighting] = verdict.latest
-            url = _fields_of(record.item).get("url") if verdict.is_confirmed else None
+            url = _fields_of(item).get("url") if verdict.is_confirmed else None
             if url is not None:
                 self._urls[verdict.entry.key] = url
+            if not verdict.entry.is_sighting:
+                self._compare_title(place, verdict, reading.rows[verdict.entry.key])
+
+    def _compare_title(self, place: int, verdict: Verdict, row: SqlRow[Any]) -> None:
+        """Note the title of an entry if it is another one than that of its row.
+
+        The titles of an llms.txt have no keys.
+        """
+        record = self._reading.records[place]
+        changed_at = row.changed_at if self._is_rerun else None
+        if verdict.keys.title is None or verdict.keys.title != row.title_key:
+            former = tuple(json.loads(row.former_titles or "[]"))
+            known = TitleChange(former, row.changed_at, row.changed_seq, row.changed_again)
+            title = _title_of(record.item)
+            change = change_title(_title_of(row.item), title, known, record.first_seen)
+            if change is not None:
+                self._titles[row.key] = title, change
+                changed_at = change.at
+        if changed_at == record.first_seen:
+            self.changed[place] = SeenEntry(row.key, row.first_seen)
 
     def write(self, connection: Connection) -> None:
         """Write ambiguous ids and pages, sightings, and the latest keys, links and titles."""
@@ -399,15 +452,26 @@ class _Changes:
                     columns["page_key"] if columns["page_key"] != row.key else None
                 )
                 columns |= {"twin": None if is_changed else row.twin, "item": item}
+                columns |= self._change_columns(row)
                 yield _changes_of(row.key, columns)
 
+    def _change_columns(self, row: SqlRow[Any]) -> RowValues:
+        """Return the columns of the last change of an entry."""
+        if row.key not in self._titles:
+            return {name: getattr(row, name) for name in _CHANGE_COLUMNS}
+        change = self._titles[row.key][1]
+        former = storable(json.dumps(change.former, ensure_ascii=False))
+        return dict(zip(_CHANGE_COLUMNS, (former, *change[1:]), strict=True))
+
     def _latest_item(self, key: str, stored: str) -> str:
-        """Return the item of a row, with its latest link, and without damage in its title."""
+        """Return the item of a row, with its latest link and title."""
         changes = {}
         if key in self._urls:
             changes["url"] = self._urls[key]
         if key in self._reading.repaired:
             changes["title"] = self._reading.repaired[key]
+        if key in self._titles:
+            changes["title"] = self._titles[key][0]
         if not changes:
             return stored
         item = _fields_of(stored)

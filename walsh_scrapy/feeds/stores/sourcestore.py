@@ -39,7 +39,7 @@ from sqlalchemy import (
 
 from walsh_scrapy.feeds.freshness import NEVER
 from walsh_scrapy.feeds.sources.source import Kind, Source, declared_urls
-from walsh_scrapy.feeds.stores.entrywriter import insert_unseen
+from walsh_scrapy.feeds.stores.entrywriter import Written, insert_unseen
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
@@ -203,10 +203,10 @@ class SourceStore(Store):
         llmstxt: LlmsTxtRecord | None = None,
         *,
         host: str,
-    ) -> Callable[[Connection], dict[int, str]]:
-        """Return a function that writes the outcome of a visit and returns its new entries.
+    ) -> Callable[[Connection], Written]:
+        """Return a function that writes the outcome of a visit and returns what it changed.
 
-        The result has the keys of their rows, by their places in ``entries``.
+        The result has places in ``entries``.
 
         ``known`` is the record when the visit began, None before the first visit; ``record`` is the
         record after it. ``host`` is the host of the next visit, or its domain if domains are paced.
@@ -221,13 +221,13 @@ class SourceStore(Store):
         row = row_of(record)
         del row["resumed"]  # only the operator writes it
 
-        def write(connection: Connection) -> dict[int, str]:
+        def write(connection: Connection) -> Written:
             nonlocal is_rerun
             facts = {name: row[name] for name in _FACTS}
             if known is None:
                 upsert(connection, sources, {**row, "url_key": key["of"]})
             elif (resumed := connection.scalar(_UPDATE_SQL, {**row, **key})) is None:
-                return {}  # it moved, and the file declares the new URL by now
+                return Written()  # it moved, and the file declares the new URL by now
             elif resumed != known.resumed:  # by the operator, during the visit
                 facts["failures"] = min(record.failures, 1)
                 changes = _NO_VALIDATORS | {"failures": facts["failures"]}
@@ -239,10 +239,10 @@ class SourceStore(Store):
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
             is_first = known is None or not known.format
-            new = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)
+            written = insert_unseen(connection, entries, backfill=is_first, is_rerun=is_rerun)
             # If this runs again, its COMMIT may have succeeded, and only the answer been lost.
             is_rerun = True
-            return new
+            return written
 
         return write
 

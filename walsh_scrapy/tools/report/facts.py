@@ -30,6 +30,7 @@ MAX_RUNS: Final = 50
 #: The maximum number of headlines for one source, and for all sources together.
 MAX_HEADLINES_OF_SOURCE: Final = 8
 MAX_HEADLINES: Final = 400
+MAX_CHANGES: Final = 100
 #: The maximum number of days in a chart; longer periods are shown by month.
 MAX_DAYS: Final = 31
 
@@ -139,6 +140,7 @@ def gather(
         "waiting": Listing([complete_host(row) for row in waiting.rows], waiting.count),
         "entries": totals["new_entries"],
         "news": _read_new_entries(state, period),
+        "changes": _read_changes(state, period),
         "hosts": Listing(hosts[:MAX_HOSTS], len(hosts)),
         "gaps": gaps,
         "gap_requests": sum(row["requests"] for row in hosts),
@@ -300,6 +302,16 @@ def _read_new_entries(state: State, period: Period) -> Listing:
         row["newest"] = newest[row["source"]]
         row["name"] = row["newest"][0]["source_name"]
     return Listing(rows, rows[0]["sources"] if rows else 0)
+
+
+def _read_changes(state: State, period: Period) -> Listing:
+    """Return the entries whose title changed in the period, the latest change first."""
+    span = period.span
+    changed = "SELECT key FROM entries WHERE entries.changed_at BETWEEN :since AND :until"
+    where = f"key IN ({changed}) AND changed_at IS NOT NULL"
+    params = {"since": span.since, "until": span.until}
+    order = "changed_at DESC, url"
+    return _list(state, "readable_entries", where, order, MAX_CHANGES, params)
 
 
 #: The newest entries of each source. This reads the table, because the view has no indexes.
