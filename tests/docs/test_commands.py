@@ -343,6 +343,8 @@ class Project:
         self._request = request
         shutil.copy(ROOT / "scrapy.cfg", folder)
         write_sources(folder / "sources.toml", [*FEEDS, {"url": PAGE, "kind": "llms"}])
+        outline = f'<opml><body><outline xmlUrl="{FEEDS[0]}"/></body></opml>'
+        (folder / "subscriptions.opml").write_text(outline, "utf-8")
         (folder / "our-ca.pem").touch()
         published = directory_body([BOT_KEYS["key.pem"].public])
         (folder / "directory.json").write_bytes(published)

@@ -178,7 +178,7 @@ def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Ite
             except SourcesError as error:
                 if not raw.is_exported:
                     raise
-                warnings.append(f"{_SKIPPED}{error}")
+                warnings.append(f"{SKIPPED}{error}")
                 continue
             tags, folders = _cut(source.tags), _cut(source.folders)
             if (tags, folders) != (source.tags, source.folders):
@@ -214,14 +214,15 @@ def open_sources(file: Path) -> BufferedReader:
     raise SourcesError(f"{file}: {reason}")
 
 
-_SKIPPED: Final = "skipped "
+#: How a warning about a source begins that was left out.
+SKIPPED: Final = "skipped "
 
 
 def _explain_emptiness(warnings: list[str]) -> str:
-    skipped = [warning for warning in warnings if warning.startswith(_SKIPPED)]
+    skipped = [warning for warning in warnings if warning.startswith(SKIPPED)]
     if not skipped:
         return "no source is declared; add at least one URL"
-    first = skipped[0].removeprefix(_SKIPPED)
+    first = skipped[0].removeprefix(SKIPPED)
     return (
         first
         if len(skipped) == 1
@@ -589,3 +590,5 @@ _READERS: Final[dict[str, Callable[[BinaryIO, list[str]], Iterator[_RawSource]]]
     ".opml": _read_opml,
     ".xml": _read_opml,
 }
+#: The extensions of a sources file.
+EXTENSIONS: Final = tuple(_READERS)
