@@ -1,6 +1,7 @@
 """Finding sources: ``walsh discover`` prints them as TOML, and ``walsh add`` adds them to the file.
 
-Both request the page, as markdown if the server has it, and up to three feeds that the HTTP headers
+Both take URLs, and ``walsh add`` also files, whose sources it adds without a request. For a URL
+they request the page, as markdown if the server has it, and up to three feeds that the HTTP headers
 or the HTML head of the page link to (rel=alternate). If none of them is a feed, /llms.txt is
 requested. All requests pass every middleware, as in a crawl. The body of an HTML page is not read.
 """

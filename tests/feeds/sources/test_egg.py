@@ -44,11 +44,19 @@ def test_an_unchanged_file_is_not_written_again(egg, tmp_path):
     assert (tmp_path / unpack_sources("sources.toml")).stat() == before
 
 
-@pytest.mark.parametrize("name", ["other.toml", "/srv/sources.toml", "../sources.toml"])
-def test_a_file_that_is_not_in_the_egg_stays_where_it_is(egg, tmp_path, name):
+def test_a_file_that_is_not_in_the_egg_stays_where_it_is(egg, tmp_path):
     egg("v4", sources="x")
-    assert unpack_sources(name) == str((tmp_path / name).absolute())
+    (tmp_path / "other.toml").write_text("")
+    for name in ("other.toml", tmp_path / "other.toml"):
+        assert unpack_sources(str(name)) == str(tmp_path / "other.toml")
     assert not (tmp_path / ".scrapy").exists()
+
+
+@pytest.mark.parametrize("name", ["other.toml", "/nowhere/sources.toml", "../sources.toml"])
+def test_a_file_that_is_nowhere_is_one_line(egg, name):
+    egg("v6", sources="x")
+    with pytest.raises(SourcesError, match="deploy again"):
+        unpack_sources(name)
 
 
 def test_without_an_egg_the_setting_is_the_path(monkeypatch):

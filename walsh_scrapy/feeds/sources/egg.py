@@ -16,7 +16,7 @@ def unpack_sources(name: str) -> str:
 
     If the egg of the project has that file, it is unpacked below the current folder. The path is
     the same for each version of the project, because the state knows a file by its path. Raises
-    SourcesError if the file cannot be written.
+    SourcesError if the file is missing, or cannot be written.
     """
     settings = sys.modules.get(os.environ.get("SCRAPY_SETTINGS_MODULE", ""))
     egg = getattr(settings, "__loader__", None)
@@ -25,7 +25,13 @@ def unpack_sources(name: str) -> str:
     try:
         body = egg.get_data(os.path.normpath(name))
     except OSError:  # the egg has no such file
-        return str(Path(name).absolute())
+        file = Path(name).absolute()
+        if file.exists():
+            return str(file)
+        raise SourcesError(
+            f"there is no {file}, and no {name} in the egg: put the file beside setup.py and "
+            "deploy again, or set WALSH_SOURCES to an absolute path"
+        ) from None
     project = os.environ.get("SCRAPY_PROJECT", "default")
     file = Path(".scrapy", project, Path(name).name).absolute()
     try:
