@@ -135,6 +135,8 @@ class SourcesFile:
         yield from self.add(listing.sources)
         yield from listing.repeated
         yield from listing.left_out
+        if number and self._extension == ".txt":
+            yield f"{self._file} has no names and tags; a .toml file keeps them"
         yield (
             f"{count_of(number, 'source')} added, {len(listing.sources) - number} already in "
             f"{self._file}, {len(listing.repeated)} repeated, {len(listing.left_out)} left out"

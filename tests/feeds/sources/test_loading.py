@@ -513,8 +513,7 @@ def test_defaults_count_for_each_tag_of_a_repeated_source(load):
 def test_defaults_without_a_source_are_a_warning_with_the_line(load, caplog, name):
     load("s.toml", f'{TABLE}name = {name}\n[defaults.tech]\nevery = "P1D"\n')
     (record,) = caplog.records
-    assert "line 4: " in record.getMessage()
-    assert "'tech'" in record.getMessage()
+    assert "line 4 ('tech')" in record.getMessage()
 
 
 @cases("content", "reason")
@@ -528,10 +527,23 @@ def test_defaults_have_a_maximum_size(refusal):
     assert "defaults" in refusal("s.toml", TABLE + content)
 
 
+def test_many_defaults_without_a_source_are_one_warning(load, caplog):
+    content = "".join(f"[defaults.t{number}]\n" for number in range(40_000))
+    load("s.toml", f'{TABLE}name = """x"""\n{content}')
+    (message,) = caplog.messages
+    assert message.endswith("line 6 ('t2') and 39997 more")
+
+
 TAGS_OF_FILE = st.lists(st.sampled_from(["news", "a b", "x.y", 'q"', "é"]), unique=True)
 BLOCKS = st.lists(
     st.tuples(st.just("source"), TAGS_OF_FILE, st.integers(0, 3))
-    | st.tuples(st.just("defaults"), TAGS_OF_FILE.filter(bool), st.integers(1, 9)),
+    | st.tuples(
+        st.sampled_from(
+            ["[defaults.{}]", " [ defaults . {} ] # [", "[defaults]\n{0}.delay = 1\n{0}."]
+        ),
+        TAGS_OF_FILE.filter(bool),
+        st.integers(1, 9),
+    ),
     max_size=8,
 )
 
@@ -544,7 +556,7 @@ def test_defaults_and_sources_in_any_order_are_read_as_toml(blocks, is_whole):
         if kind == "source":
             text += f'[[source]]\nurl = "https://{number}.example/"\ntags = {json.dumps(tags)}\n'
         else:
-            text += f"[defaults.{json.dumps(tags[0])}]\n"
+            text += kind.format(json.dumps(tags[0])) + ("" if kind.endswith(".") else "\n")
         text += f'every = "P{days}D"\n' if days else ""
     text += '[[source]]\nurl = """https://end.example/"""' if is_whole else ""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.feeds.sources.source import SourcesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import timedelta
 
 
@@ -45,8 +45,14 @@ class Defaults:
         delay = max((value.delay for value in values if value.delay), default=None)
         return every, delay
 
-    def warnings(self) -> Iterator[str]:
-        """Yield a warning for each table whose tag was not asked for."""
-        for tag, values in self._by_tag.items():
-            if tag in self._unused:
-                yield f"{values.place}: no source has the tag {tag[:40]!r} of these defaults"
+    def warn(self, warnings: list[str]) -> None:
+        """Append a warning about the tables whose tag no source has."""
+        unused = [
+            f"{values.place} ({tag[:40]!r})"
+            for tag, values in self._by_tag.items()
+            if tag in self._unused
+        ]
+        if unused:
+            more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
+            shown = ", ".join(unused[:3])
+            warnings.append(f"defaults for a tag that no source has: {shown}{more}")

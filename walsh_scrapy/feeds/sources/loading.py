@@ -57,6 +57,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _HEADER: Final = "[[source]]"
 #: The header of a table of defaults. In an array of several lines, such a line is not TOML.
 _DEFAULTS_HEADER: Final = re.compile(r"[ \t]*\[\[?[ \t]*defaults[ \t]*[.\]]")
+_TAG_IN_HEADER: Final = re.compile(r"""[ \t]*(?:"([^"]*)"|'([^']*)'|([\w-]+))""")
 # A string without escapes, or a list of such strings, which are the same in TOML and JSON.
 _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
@@ -339,7 +340,7 @@ def _read_toml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
                 _check_top_level(document, "defaults")
                 _add_defaults(defaults, document, lines, first)
             yield from _read_split_sources(text, numbers, defaults)
-    warnings.extend(defaults.warnings())
+    defaults.warn(warnings)
 
 
 def _read_split_sources(
@@ -358,6 +359,13 @@ def _read_split_sources(
 
 def _is_defaults_header(line: str) -> bool:
     return "defaults" in line and _DEFAULTS_HEADER.match(line) is not None
+
+
+def _read_header_tag(line: str) -> str | None:
+    """Return the tag in the header of a table of defaults; None for any other line."""
+    header = _DEFAULTS_HEADER.match(line)
+    tag = _TAG_IN_HEADER.match(line, header.end()) if header else None
+    return tag[tag.lastindex or 0] if tag else None
 
 
 def _read_defaults_tables(text: TextIOWrapper) -> list[tuple[int, list[str]]] | None:
@@ -402,14 +410,13 @@ def _add_defaults(defaults: Defaults, document: dict[str, Any], text: str, first
     tables = document.get("defaults", {})
     if not isinstance(tables, dict):
         raise SourcesError(_NO_DEFAULTS_TABLE)
-    headers = [
-        (number, line)
+    places = {
+        tag: f"line {number}"
         for number, line in enumerate(_LINE_END.split(text), first)
-        if _is_defaults_header(line)
-    ]
+        if (tag := _read_header_tag(line)) is not None
+    }
     for tag, values in tables.items():
-        number = next((number for number, line in headers if tag in line), None)
-        place = f"line {number}" if number else f"[defaults.{tag[:40]}]"
+        place = places.get(tag, f"[defaults.{tag[:40]}]")
         try:
             _check_defaults(values)
             defaults.add(tag, TagDefaults(place, _read_every(values), _read_delay(values)))
