@@ -19,10 +19,11 @@ import pytest
 
 from tests.helpers import ROOT
 from tests.helpers.pages import FAILED_JOBS
-from tests.helpers.sites import paths, site
+from tests.helpers.sites import AGENT, feeds, paths, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import LoopbackWeb
+from walsh_scrapy.tools.standalone import write_project
 
 #: A killed job's lease that runs out while a test waits.
 SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
@@ -92,6 +93,46 @@ def test_a_job_with_the_default_state_names_its_file(web, scrapyd, tmp_path):
     assert paths(web.log, "blog.example") == ["blog.example/robots.txt", "blog.example/feed"]
 
 
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """Two versions of a project of `walsh init` on a Scrapyd, and the requests of a job of each."""
+    folder = tmp_path_factory.mktemp("own")
+    project = folder / "my feeds"
+    write_project(project)
+    settings = project / "settings.py"
+    settings.write_text(settings.read_text() + f"WALSH_USER_AGENT = {AGENT!r}\n")
+    (folder / "library").mkdir()
+    (folder / "library" / "walsh_scrapy").symlink_to(ROOT / "walsh_scrapy")
+    library = {"PYTHONPATH": str(folder / "library")}
+    with (
+        LoopbackWeb(site("old.example"), site("new.example")) as web,
+        Scrapyd(folder / "scrapyd", web, "my_feeds", library) as running,
+    ):
+        config = project / "scrapy.cfg"
+        config.write_text(config.read_text().replace("http://localhost:6800/", running.url))
+        requests = []
+        for job, names in (("first", ["old"]), ("second", ["old", "new"])):
+            write_sources(project / "sources.toml", feeds(*names))
+            assert '"status": "ok"' in running.deploy(project)
+            web.clear()
+            running.schedule("feeds", job, {})
+            running.wait()
+            requests.append(paths(web.log))
+        yield running, requests
+
+
+def test_a_job_of_a_new_project_crawls_the_sources_in_its_egg(own):
+    scrapyd, (requests, _) = own
+    assert requests == ["old.example/robots.txt", "old.example/feed"], scrapyd.job_log("first")
+    assert len(scrapyd.items("first")) == 2
+
+
+def test_a_new_version_has_its_own_sources_and_the_old_state(own):
+    scrapyd, (_, requests) = own
+    assert requests == ["new.example/robots.txt", "new.example/feed"], scrapyd.job_log("second")
+    assert "not due yet: 1 source" in scrapyd.job_log("second")
+
+
 # A real Scrapyd in a process of its own, with the project deployed to it as an egg.
 #
 # Its jobs know nothing of this checkout: all they have of the project is the egg.
@@ -129,9 +170,16 @@ def build_checkout(project: Path, folder: Path, url: str) -> Path:
 class Scrapyd:
     """Listens on a port of its own once it is entered; ends with its block, jobs included."""
 
-    def __init__(self, folder: Path, web: LoopbackWeb) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        web: LoopbackWeb,
+        project: str = PROJECT,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.folder = folder
-        self._web = web
+        self._project = project
+        self._environment = web.environment | (environment or {})
         self._port = _free_port()  # Scrapyd takes no 0 for "any"
         self.url = f"http://127.0.0.1:{self._port}/"
 
@@ -142,7 +190,7 @@ class Scrapyd:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "scrapyd"],
                 cwd=self.folder,
-                env=_environment() | self._web.environment,
+                env=_environment() | self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -190,15 +238,15 @@ class Scrapyd:
         self._until(lambda: not (self._jobs("pending") or self._jobs("running")))
 
     def job_log(self, job: str, spider: str = "feeds") -> str:
-        return (self.folder / "logs" / PROJECT / spider / f"{job}.log").read_text()
+        return (self.folder / "logs" / self._project / spider / f"{job}.log").read_text()
 
     def items(self, job: str, spider: str = "feeds") -> list[dict[str, Any]]:
-        lines = (self.folder / "items" / PROJECT / spider / f"{job}.jl").read_text()
+        lines = (self.folder / "items" / self._project / spider / f"{job}.jl").read_text()
         return [json.loads(line) for line in lines.splitlines()]
 
     def call(self, service: str, *more: tuple[str, str], **fields: object) -> dict[str, Any]:
         """Ask a service of the API; fail unless its status is "ok"."""
-        body = urlencode([*more, *({"project": PROJECT} | fields).items()])
+        body = urlencode([*more, *({"project": self._project} | fields).items()])
         connection = HTTPConnection("127.0.0.1", self._port)
         method, path = (
             ("GET", f"/{service}?{body}") if "list" in service else ("POST", f"/{service}")

@@ -54,6 +54,7 @@ def test_source_is_added_at_the_end_of_an_unchanged_file(tmp_path, name, body, a
     ("name", "body", "words"),
     [
         ("s.opml", "<opml><body/></opml>", rf" by hand; add: .*{NEW} \(kind 'feed'\)"),
+        ("s.xml", "", r" by hand; add: "),
         ("s.toml", f'source = ["{A}"]\n', r"by hand; add: \[\[source\]\] url ="),
         ("s.toml", "[[source]\n", "this is not TOML"),
         ("s.txt", "ftp://x.example/", "not an http or https"),

@@ -89,20 +89,31 @@ def _init(parser: argparse.ArgumentParser) -> None:
 
 @_command(START, "tools.discover:run_add")
 def _add(parser: argparse.ArgumentParser) -> None:
-    """Find the feed of a page, and add it to the sources file.
+    """Add the feed of a page, or a list of feeds, to the sources file.
 
-    Looks for a feed as `walsh discover` does, or else for an llms.txt, and appends it
-    to the sources file, which must be a .toml or .txt file. If a page has several
-    feeds, they are listed and none is added: call the command with the URL of one.
+    Looks for the feed of a page as `walsh discover` does, or else for an llms.txt, and
+    appends it to the sources file, which must be a .toml or .txt file. If a page has
+    several feeds, they are listed and none is added: call the command with the URL of
+    one.
+
+    The sources of a .opml, .xml, .txt or .toml file are added without a request. A
+    .toml file gets their names, folders and tags too.
 
     examples:
       walsh add https://news.example/
+      walsh add subscriptions.opml
 
     exit status:
-      0  there is a source in the file for every URL
-      1  no source was found for a URL, or the file cannot be written
+      0  there is a source in the file for every URL and every usable line of a FILE
+      1  no source was found for a URL, or a file cannot be read or written
     """
-    add_urls(parser, "a page or a feed, such as https://news.example/")
+    add_value(
+        parser,
+        "targets",
+        "URL|FILE",
+        "a page or a feed, such as https://news.example/, or a file such as subscriptions.opml",
+        nargs="+",
+    )
     add_sources(parser)
     add_log_level(parser)
 

@@ -15,6 +15,8 @@ from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import set_visit
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.feeds.feedcrawl import DueSources, FeedCrawl
+from walsh_scrapy.feeds.sources.egg import unpack_sources
+from walsh_scrapy.feeds.sources.source import SourcesError
 from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
 from walsh_scrapy.feeds.stores.sourcestore import DeclaredSources, Selection
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
@@ -78,8 +80,8 @@ class SourcesSpider(DeclaringSpider):
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
             options = Options.from_settings(crawler.settings)
-            spider.sources_file = arguments.get("sources") or options.sources
-        except BadSetting as error:
+            spider.sources_file = arguments.get("sources") or unpack_sources(options.sources)
+        except (BadSetting, SourcesError) as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         return spider
 

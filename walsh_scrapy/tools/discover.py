@@ -1,6 +1,7 @@
 """Finding sources: ``walsh discover`` prints them as TOML, and ``walsh add`` adds them to the file.
 
-Both request the page, as markdown if the server has it, and up to three feeds that the HTTP headers
+Both take URLs, and ``walsh add`` also files, whose sources it adds without a request. For a URL
+they request the page, as markdown if the server has it, and up to three feeds that the HTTP headers
 or the HTML head of the page link to (rel=alternate). If none of them is a feed, /llms.txt is
 requested. All requests pass every middleware, as in a crawl. The body of an HTML page is not read.
 """
@@ -59,7 +60,7 @@ from walsh_scrapy.tools.offers import (
     report_lines,
 )
 from walsh_scrapy.tools.show import print_lines
-from walsh_scrapy.tools.sourcesfile import SourcesFile
+from walsh_scrapy.tools.sourcesfile import SourcesFile, is_file_name, read_listing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -244,9 +245,16 @@ def _build_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidat
 
 
 def run_add(call: Call) -> int:
-    """Find a source for each URL, and add it to the file; return 1 if a URL has none."""
+    """Add the sources of files, and a source for each URL; return 1 if a URL has none."""
+    targets: list[str] = call.arguments.targets
+    names = [target for target in targets if is_file_name(target)]
+    offers = offers_for(target for target in targets if target not in names)
     file = SourcesFile(call.sources_file)
-    offers = offers_for(call.arguments.urls)
+    if names:
+        listing = read_listing(names)
+        for warning in listing.warnings:
+            warn(printable(warning))
+        print_lines(file.merge(listing))
     new = file.undeclared(offer.url for offer in offers)
     declared = [offer.url for offer in offers if offer.url not in new]
     print_lines(f"{url} is already in {call.sources_file}" for url in declared)

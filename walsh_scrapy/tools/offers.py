@@ -14,6 +14,7 @@ from walsh_scrapy.feeds.sources.source import (
     target_url,
     unique,
 )
+from walsh_scrapy.policy.durations import format_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.call import WrongCall
@@ -265,6 +266,12 @@ def source_table(source: Source) -> Iterator[str]:
         yield f"kind = {toml_string(source.kind)}"
     if source.name:
         yield f"name = {toml_string(source.name)}"
+    if source.tags:
+        yield f"tags = [{', '.join(map(toml_string, source.tags))}]"
+    if source.every:
+        yield f"every = {toml_string(format_duration(source.every))}"
+    if source.delay:
+        yield f"delay = {toml_string(format_duration(source.delay))}"
 
 
 def toml_string(text: str) -> str:

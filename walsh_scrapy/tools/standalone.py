@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 #: The files of a new project, with an additional extension.
 _TEMPLATES: Final = Path(__file__).parent / "templates" / "project"
 _EXTENSION: Final = ".tmpl"
-#: The placeholder for the name of the project.
-_PROJECT_NAME: Final = "@NAME@"
+#: What a project name on Scrapyd must not have, because it is part of file names and of URLs.
+_NOT_IN_PROJECT_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def run_init(call: Call) -> int:
@@ -54,25 +55,26 @@ def write_project(folder: Path) -> None:
 
     Nothing is written if one of the files already exists.
     """
-    quoted_name = json.dumps(folder.resolve().name)
-    files = {
-        str(file.relative_to(_TEMPLATES)).removesuffix(_EXTENSION): file.read_text("utf-8").replace(
-            _PROJECT_NAME, quoted_name
-        )
-        for file in sorted(_TEMPLATES.rglob(f"*{_EXTENSION}"))
-    }
-    for name in files:
-        if os.path.lexists(folder / name):
-            raise CommandError(f"{folder / name} already exists; name another folder")
-    for name, text in files.items():
-        path = folder / name
+    name = folder.resolve().name
+    quoted_name = json.dumps(name)
+    project_name = _NOT_IN_PROJECT_NAME.sub("_", name)
+    files: dict[str, str] = {}
+    for template in sorted(_TEMPLATES.rglob(f"*{_EXTENSION}")):
+        text = template.read_text("utf-8").replace("@NAME@", quoted_name)
+        path = str(template.relative_to(_TEMPLATES)).removesuffix(_EXTENSION)
+        files[path] = text.replace("@PROJECT@", project_name)
+    for path in files:
+        if os.path.lexists(folder / path):
+            raise CommandError(f"{folder / path} already exists; name another folder")
+    for path, text in files.items():
+        target = folder / path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("x", encoding="utf-8") as file:
                 file.write(text)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise CommandError(f"{path} cannot be written: {reason}") from error
+            raise CommandError(f"{target} cannot be written: {reason}") from error
 
 
 _DAY: Final = 86_400

@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -447,3 +448,131 @@ def test_a_file_has_a_size(tmp_path, monkeypatch):
         opened.truncate(2**30 + 1)  # no block of it is on the disk
     with pytest.raises(SourcesError, match=r"s\.txt: 1073741825 bytes .* 1073741824"):
         load_sources(file)
+
+
+# Defaults of a tag.
+
+DEFAULTS = """
+[defaults.news]
+every = "P2D"
+delay = "PT10S"
+
+[defaults."long reads"]
+every = "P7D"
+
+[[source]]
+url = "https://none.example/"
+
+[[source]]
+url = "https://news.example/"
+tags = ["news"]
+
+[[source]]
+url = "https://both.example/"
+tags = ["long reads", "news"]
+
+[[source]]
+url = "https://own.example/"
+tags = ["long reads", "news"]
+every = "P1D"
+delay = 1
+"""
+
+
+def intervals(sources):
+    """Return the days and seconds of each source."""
+    return [
+        (source.every and source.every.days, source.delay and source.delay.seconds)
+        for source in sources
+    ]
+
+
+def below(text):
+    """Return the file with its defaults below the sources."""
+    tables, header, sources = text.partition("[[source]]")
+    return header + sources + tables
+
+
+@pytest.mark.parametrize(
+    "content",
+    [DEFAULTS, below(DEFAULTS), below(DEFAULTS) + '[[source]]\nurl = """https://a.example/"""'],
+    ids=["above", "below", "whole"],
+)
+def test_defaults_count_for_the_sources_of_a_tag(load, caplog, content):
+    sources = load("s.toml", content)[:4]
+    assert intervals(sources) == [(None, None), (2, 10), (7, 10), (1, 1)]
+    assert caplog.records == []
+
+
+def test_defaults_count_for_each_tag_of_a_repeated_source(load):
+    content = f'{TABLE}tags = ["news"]\n{TABLE}tags = ["long reads"]\n{DEFAULTS}'
+    assert intervals(load("s.toml", content)[:1]) == [(7, 10)]
+
+
+@pytest.mark.parametrize("name", ['"x"', '"""x"""'], ids=["split", "whole"])
+def test_defaults_without_a_source_are_a_warning_with_the_line(load, caplog, name):
+    load("s.toml", f'{TABLE}name = {name}\n[defaults.tech]\nevery = "P1D"\n')
+    (record,) = caplog.records
+    assert "line 4 ('tech')" in record.getMessage()
+
+
+@cases("content", "reason")
+@pytest.mark.parametrize("name", ['"x"', '"""x"""'], ids=["split", "whole"])
+def test_wrong_defaults_are_refused_with_the_line(refusal, content, reason, name):
+    assert refusal("s.toml", f"{TABLE}name = {name}\n{content}\n").startswith(reason)
+
+
+def test_defaults_have_a_maximum_size(refusal):
+    content = "".join(f"[defaults.t{number}]\n" for number in range(5000))
+    assert "defaults" in refusal("s.toml", TABLE + content)
+
+
+def test_many_defaults_without_a_source_are_one_warning(load, caplog):
+    content = "".join(f"[defaults.t{number}]\n" for number in range(40_000))
+    load("s.toml", f'{TABLE}name = """x"""\n{content}')
+    (message,) = caplog.messages
+    assert message.endswith("line 6 ('t2') and 39997 more")
+
+
+TAGS_OF_FILE = st.lists(st.sampled_from(["news", "a b", "x.y", 'q"', "é"]), unique=True)
+BLOCKS = st.lists(
+    st.tuples(st.just("source"), TAGS_OF_FILE, st.integers(0, 3))
+    | st.tuples(
+        st.sampled_from(
+            ["[defaults.{}]", " [ defaults . {} ] # [", "[defaults]\n{0}.delay = 1\n{0}."]
+        ),
+        TAGS_OF_FILE.filter(bool),
+        st.integers(1, 9),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=200)
+@given(BLOCKS, st.booleans())
+def test_defaults_and_sources_in_any_order_are_read_as_toml(blocks, is_whole):
+    text = ""
+    for number, (kind, tags, days) in enumerate(blocks):
+        if kind == "source":
+            text += f'[[source]]\nurl = "https://{number}.example/"\ntags = {json.dumps(tags)}\n'
+        else:
+            text += kind.format(json.dumps(tags[0])) + ("" if kind.endswith(".") else "\n")
+        text += f'every = "P{days}D"\n' if days else ""
+    text += '[[source]]\nurl = """https://end.example/"""' if is_whole else ""
+
+    def load_text():
+        body = io.BytesIO(text.encode())
+        return [placed.source for placed in loading.parse_declarations(Path("s.toml"), body, [])]
+
+    document = value_of(lambda: tomllib.loads(text))
+    if document is None:  # a tag has two tables
+        with pytest.raises(SourcesError):
+            load_text()
+        return
+    tables = document.get("defaults", {})
+    expected = []
+    for value in document.get("source", []):
+        own = value.get("every")
+        days = [int(tables[tag]["every"][1:-1]) for tag in value.get("tags", ()) if tag in tables]
+        expected.append(int(own[1:-1]) if own else max(days, default=None))
+    assert [source.every and source.every.days for source in load_text()] == expected

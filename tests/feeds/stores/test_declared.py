@@ -60,6 +60,7 @@ def held(state, number, kind="feed"):
     return DeclaredSources(Stores(state).sources, Selection(number, kind))
 
 
+TAGGED = A + 'tags = ["t"]\n'
 EDITS = {
     "the-first-sync": ("", A, (1, 0, 0)),
     "between-two": (A + C, A + B + C, (1, 0, 0)),
@@ -73,6 +74,12 @@ EDITS = {
     "no-longer-twice": (A + B + AGAIN, A + B, (0, 1, 0)),
     "both-removed": (A + AGAIN, B, (1, 0, 1)),
     "the-other-spelling-stays": (A + AGAIN, AGAIN + B, (1, 1, 0)),
+    "a-default": (TAGGED + B, f'[defaults.t]\nevery = "P7D"\n{TAGGED}{B}', (0, 1, 0)),
+    "another-default": (
+        f"[defaults.t]\ndelay = 1\n{TAGGED}{B}",
+        f"{TAGGED}{B}[defaults.t]\ndelay = 2\n",
+        (0, 1, 0),
+    ),
     "a-list": (A, 'source = ["http://a.example/feed"]', (0, 0, 0)),
     "a-string-of-several-lines": (A, f'{B}name = """\n{C}"""\n', (1, 0, 1)),
 }

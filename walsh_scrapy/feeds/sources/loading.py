@@ -23,6 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
+from walsh_scrapy.feeds.sources.defaults import Defaults, TagDefaults
 from walsh_scrapy.feeds.sources.source import Kind, Source, SourcesError, target_url, unique
 from walsh_scrapy.files import MAX_PIECE_LENGTH, UnreadableFile, open_file, read_within
 from walsh_scrapy.policy.durations import parse_duration
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")
+_DEFAULTS_KEYS: Final = ("every", "delay")
+_NO_DEFAULTS_TABLE: Final = "defaults is not a table; write [defaults.TAG] above every and delay"
 #: A robots.txt is valid for a day. With a longer delay, it could be out of date each time when its
 #: host is ready, and then only robots.txt would ever be requested.
 MAX_DELAY: Final = timedelta(hours=12)
@@ -52,6 +55,9 @@ _CUT_TAGS: Final = (
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _HEADER: Final = "[[source]]"
+#: The header of a table of defaults. In an array of several lines, such a line is not TOML.
+_DEFAULTS_HEADER: Final = re.compile(r"[ \t]*\[\[?[ \t]*defaults[ \t]*[.\]]")
+_TAG_IN_HEADER: Final = re.compile(r"""[ \t]*(?:"([^"]*)"|'([^']*)'|([\w-]+))""")
 # A string without escapes, or a list of such strings, which are the same in TOML and JSON.
 _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
@@ -80,6 +86,7 @@ class _RawSource(NamedTuple):
     page: str | None = None  #: the page of the site
     folders: tuple[str, ...] = ()  #: the folders of a feed reader, the outermost first
     is_exported: bool = False  #: whether a program wrote it, so that nobody can correct it
+    defaults: Defaults = Defaults()  #: of the file
 
 
 def load_sources(path: str | Path) -> tuple[Source, ...]:
@@ -120,6 +127,7 @@ class Repetitions:
             first,
             name=first.name or second.name,
             tags=tags[:MAX_TAGS],
+            every=max((every for every in (first.every, second.every) if every), default=None),
             delay=max((delay for delay in (first.delay, second.delay) if delay), default=None),
             page=first.page or second.page,
             folders=first.folders or second.folders,
@@ -171,7 +179,7 @@ def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Ite
             except SourcesError as error:
                 if not raw.is_exported:
                     raise
-                warnings.append(f"{_SKIPPED}{error}")
+                warnings.append(f"{SKIPPED}{error}")
                 continue
             tags, folders = _cut(source.tags), _cut(source.folders)
             if (tags, folders) != (source.tags, source.folders):
@@ -207,14 +215,15 @@ def open_sources(file: Path) -> BufferedReader:
     raise SourcesError(f"{file}: {reason}")
 
 
-_SKIPPED: Final = "skipped "
+#: How a warning about a source begins that was left out.
+SKIPPED: Final = "skipped "
 
 
 def _explain_emptiness(warnings: list[str]) -> str:
-    skipped = [warning for warning in warnings if warning.startswith(_SKIPPED)]
+    skipped = [warning for warning in warnings if warning.startswith(SKIPPED)]
     if not skipped:
         return "no source is declared; add at least one URL"
-    first = skipped[0].removeprefix(_SKIPPED)
+    first = skipped[0].removeprefix(SKIPPED)
     return (
         first
         if len(skipped) == 1
@@ -227,13 +236,15 @@ def _build_source(raw: _RawSource) -> Source:
     value = raw.value
     try:
         _check_keys(value)
+        tags = _read_tags(value)
+        every, delay = raw.defaults.longest(tags)
         return Source(
             url=target_url(value.get("url")),
             kind=_read_kind(value),
             name=_read_name(value),
-            tags=_read_tags(value),
-            every=_read_every(value),
-            delay=_read_delay(value),
+            tags=tags,
+            every=_read_every(value) or every,
+            delay=_read_delay(value) or delay,
             page=raw.page,
             folders=raw.folders,
         )
@@ -307,35 +318,119 @@ def _suggest(word: object, choices: tuple[str, ...]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; choose from {', '.join(choices)}"
 
 
-def _read_toml(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
-    """Yield the `[[source]]` tables, one by one if the file has nothing else."""
+def _read_toml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
+    """Yield the `[[source]]` tables, one by one if the file has nothing else but defaults.
+
+    The `[defaults.TAG]` tables are read first, because they may be below the sources.
+    """
+    defaults = Defaults()
     numbers = count(1)
     with _open_text(opened, newline="\n") as text:
-        is_splittable = _can_be_split(text)
+        tables = _read_defaults_tables(text)
         text.seek(0)
-        if not is_splittable:
-            yield from _list_entries(_parse_toml(_read_text(opened)), numbers)
-        for first, table in _split_tables(text) if is_splittable else ():
-            if (plain := _parse_plain_table(table)) is not None:
-                yield _RawSource(f"entry {next(numbers)}", plain)
-            else:
-                yield from _list_entries(_parse_toml("".join(table), first), numbers)
+        if tables is None:
+            whole = _read_text(opened)
+            document = _parse_toml(whole)
+            _add_defaults(defaults, document, whole)
+            yield from _list_entries(document, numbers, defaults)
+        else:
+            for first, table in tables:
+                lines = "".join(table)
+                document = _parse_toml(lines, first)
+                _check_top_level(document, "defaults")
+                _add_defaults(defaults, document, lines, first)
+            yield from _read_split_sources(text, numbers, defaults)
+    defaults.warn(warnings)
 
 
-def _can_be_split(text: TextIOWrapper) -> bool:
-    """Return True if each line `[[source]]` is certain to begin another source.
+def _read_split_sources(
+    text: TextIOWrapper, numbers: Iterator[int], defaults: Defaults
+) -> Iterator[_RawSource]:
+    for first, table in _split_tables(text):
+        if _is_defaults_header(table[0]):
+            continue
+        if (plain := _parse_plain_table(table)) is not None:
+            yield _RawSource(f"entry {next(numbers)}", plain, defaults=defaults)
+        else:
+            document = _parse_toml("".join(table), first)
+            _check_top_level(document, "source")
+            yield from _list_entries(document, numbers, defaults)
 
-    In a string of several lines, such a line may be a part of the string.
+
+def _is_defaults_header(line: str) -> bool:
+    return "defaults" in line and _DEFAULTS_HEADER.match(line) is not None
+
+
+def _read_header_tag(line: str) -> str | None:
+    """Return the tag in the header of a table of defaults; None for any other line."""
+    header = _DEFAULTS_HEADER.match(line)
+    tag = _TAG_IN_HEADER.match(line, header.end()) if header else None
+    return tag[tag.lastindex or 0] if tag else None
+
+
+def _read_defaults_tables(text: TextIOWrapper) -> list[tuple[int, list[str]]] | None:
+    """Return the `[defaults]` tables, each after the number of its first line.
+
+    Return None if the file cannot be split at its headers: in a string of several lines, a line
+    that looks like a header may be a part of the string.
     """
+    tables: list[tuple[int, list[str]]] = []
+    table: list[str] | None = None
     has_begun = False
-    for _, line in _read_lines(text):
+    size = 0
+    for number, line in _read_lines(text):
         if '"""' in line or "'''" in line:
-            return False
+            return None
+        is_defaults = _is_defaults_header(line)
         if not has_begun and line.strip(" \t\r\n") and not line.lstrip(" \t").startswith("#"):
-            if line.rstrip("\r\n") != _HEADER:
-                return False
+            if line.rstrip("\r\n") != _HEADER and not is_defaults:
+                return None
             has_begun = True
-    return True
+        if is_defaults:
+            table = []
+            tables.append((number, table))
+        elif table is not None and line.rstrip("\r\n") == _HEADER:
+            table = None
+        if table is not None:
+            table.append(line)
+            size += len(line)
+            if size > MAX_PIECE_LENGTH:
+                raise UnreadableFile(
+                    f"line {number}: the [defaults] tables are longer than {MAX_PIECE_LENGTH} "
+                    "characters"
+                )
+    return tables
+
+
+def _add_defaults(defaults: Defaults, document: dict[str, Any], text: str, first: int = 1) -> None:
+    """Check the tables of defaults in a document, and add them. Raises SourcesError.
+
+    ``text`` is the text of the document, and ``first`` the number of its first line in the file.
+    """
+    tables = document.get("defaults", {})
+    if not isinstance(tables, dict):
+        raise SourcesError(_NO_DEFAULTS_TABLE)
+    places = {
+        tag: f"line {number}"
+        for number, line in enumerate(_LINE_END.split(text), first)
+        if (tag := _read_header_tag(line)) is not None
+    }
+    for tag, values in tables.items():
+        place = places.get(tag, f"[defaults.{tag[:40]}]")
+        try:
+            _check_defaults(values)
+            defaults.add(tag, TagDefaults(place, _read_every(values), _read_delay(values)))
+        except SourcesError as error:
+            raise SourcesError(f"{place}: {error}") from None
+
+
+def _check_defaults(values: object) -> None:
+    if not isinstance(values, dict):
+        raise SourcesError(_NO_DEFAULTS_TABLE)
+    for key in values:
+        if key not in _DEFAULTS_KEYS:
+            hint = _suggest(key, _DEFAULTS_KEYS)
+            raise SourcesError(f"unknown key {key[:40]!r} in [defaults.TAG]{hint}")
 
 
 def _split_tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
@@ -344,7 +439,7 @@ def _split_tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
     size = 0
     table: list[str] = []
     for number, line in _read_lines(text):
-        if line.rstrip("\r\n") == _HEADER:
+        if line.rstrip("\r\n") == _HEADER or _is_defaults_header(line):
             if table:
                 yield first, table
             first = number
@@ -442,12 +537,10 @@ def _convert_outline(outline: Outline) -> _RawSource:
     )
 
 
-def _list_entries(document: dict[str, Any], numbers: Iterator[int]) -> Iterator[_RawSource]:
-    for key in document:
-        if key != "source":
-            raise UnreadableFile(
-                f"unknown key {key[:40]!r}; only {_HEADER} is allowed at the top level"
-            )
+def _list_entries(
+    document: dict[str, Any], numbers: Iterator[int], defaults: Defaults
+) -> Iterator[_RawSource]:
+    _check_top_level(document, "source", "defaults")
     values = document.get("source", [])
     if not isinstance(values, list):
         raise UnreadableFile(
@@ -455,7 +548,16 @@ def _list_entries(document: dict[str, Any], numbers: Iterator[int]) -> Iterator[
         )
     for value in values:
         table = {"url": value} if isinstance(value, str) else value
-        yield _RawSource(f"entry {next(numbers)}", table)
+        yield _RawSource(f"entry {next(numbers)}", table, defaults=defaults)
+
+
+def _check_top_level(document: dict[str, Any], *allowed: str) -> None:
+    for key in document:
+        if key not in allowed:
+            raise UnreadableFile(
+                f"unknown key {key[:40]!r}; only {_HEADER} and [defaults.TAG] are allowed at the "
+                "top level"
+            )
 
 
 def _read_text(opened: BinaryIO) -> str:
@@ -495,3 +597,5 @@ _READERS: Final[dict[str, Callable[[BinaryIO, list[str]], Iterator[_RawSource]]]
     ".opml": _read_opml,
     ".xml": _read_opml,
 }
+#: The extensions of a sources file.
+EXTENSIONS: Final = tuple(_READERS)
