@@ -412,6 +412,8 @@ class Project:
         arguments = words_of(command)
         if arguments[0] == "keys":
             arguments += self._keys(new="new" in arguments)
+        if arguments[0] == "forget":  # its sources must have left the file
+            write_sources(self.folder / "sources.toml", [{"url": PAGE, "kind": "llms"}])
         arguments += ["-s", f"WALSH_STATE_URL={self._url}"]
         run_command = self._request.getfixturevalue("run_command")
         done = run_command(*arguments, cwd=self.folder, environment=environment)

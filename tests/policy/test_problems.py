@@ -47,10 +47,11 @@ def test_every_early_end_has_words():
 
 
 @pytest.mark.parametrize("problem", SOURCE_PROBLEMS)
-def test_several_sources_with_a_problem_are_one_note(problem):
+def test_several_sources_with_a_problem_are_one_line(problem):
     values = {"reason": problem, "number": 3.0, "hosts": 2, "subject": "http://a.example/feed"}
     (note,) = problems_of([fact("sources", **values)])
-    assert (note.severity, note.code, note.subject) == ("note", problem, None)
+    severity = "warning" if problem == "replaced" else "note"
+    assert (note.severity, note.code, note.subject) == (severity, problem, None)
     assert note.problem.startswith("3 sources are ")
 
 

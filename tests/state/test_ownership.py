@@ -266,7 +266,7 @@ def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now, store):
     assert run(engine, release_hold, HOST, "they wrote: go on") == 31_536_000.0 - 10.0
     assert run(engine, release_hold, HOST, "once more") == 0.0
     assert run(engine, release_hold, "unknown.example", "typo") == 0.0
-    last = (now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on", None)
+    last = (now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on", None, None)
     assert read_overrides(engine) == [last]
     assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
 

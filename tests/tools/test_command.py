@@ -99,6 +99,7 @@ def test_without_a_command_the_help_is_printed(walsh):
 @pytest.mark.parametrize("name", [name for name in COMMANDS if " " not in name])
 def test_an_unknown_option_is_one_line_and_a_wrong_call(name, called):
     words = {"init": ["new"], "keys": ["directory"], "why": ["a.example"], "lint": ["robots.txt"]}
+    words["forget"] = ["a.example"]
     urls = ["https://a.example/"] if name in ("add", "discover", "mayfetch") else []
     status, _, error = called(name, *words.get(name, urls), "--nope")
     (line,) = error.splitlines()
@@ -449,7 +450,8 @@ def test_without_a_project_a_command_works_or_says_what_to_do(name, tmp_path):
     (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow:\n")
     if name == "demo":
         return  # tests/testing/test_crawl.py runs it
-    needed = {"why": ["a.example"], "add": ["http://a.example/"], "discover": ["http://a.example/"]}
+    url, host = ["http://a.example/"], ["a.example"]
+    needed = {"why": host, "forget": host, "add": url, "discover": url}
     done = in_folder(tmp_path, name, *words.get(name, needed.get(name, [])))
     if name in words:
         assert done.returncode == (2 if name == "conformance" else 0), done.stderr

@@ -381,7 +381,7 @@ def test_init_writes_the_project_and_prints_the_next_commands(walsh_init, tmp_pa
     assert crawl == ["cd", "my feeds", "&&", "scrapy", "crawl", "feeds"]
     assert new == [*program_name().split(), "new"]
     assert set(files_of(tmp_path / "my feeds")) == {
-        "scrapy.cfg", "settings.py", "sources.toml",
+        "scrapy.cfg", "settings.py", "setup.py", "sources.toml",
         "spiders/__init__.py", "spiders/feeds.py", "spiders/llms.py",
     }  # fmt: skip
 

@@ -359,6 +359,25 @@ def _sources_resume(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.lists:run_sources")
+def _sources_accept(parser: argparse.ArgumentParser) -> None:
+    """Take a source as it is now, although its feed names another site.
+
+    If the title of a feed and the site that it links to change at once, its address
+    may have been sold. Nothing of it is kept then, until you accept it. Makes the
+    source due now, and forgets its failures and its validators.
+
+    examples:
+      walsh sources accept https://blog.example/feed.xml
+
+    exit status:
+      0  success
+      1  the URL is not a source
+    """
+    add_urls(parser, "the URL of a source")
+    add_sources(parser, default=argparse.SUPPRESS)
+
+
+@_command(LOOK, "tools.lists:run_sources")
 def _sources_sync(parser: argparse.ArgumentParser) -> None:
     """Load the sources file into the state database.
 
@@ -606,6 +625,30 @@ def _upgrade(_: argparse.ArgumentParser) -> None:
       0  the state database has the tables of this version
       3  it cannot be upgraded: the message says why, and nothing has changed
     """
+
+
+@_command(SITES, "tools.upkeep:run_forget")
+def _forget(parser: argparse.ArgumentParser) -> None:
+    """Delete what the state has of a source or of a host.
+
+    Deletes the requests, the denials, the copies of robots.txt and llms.txt, and the
+    entries. Of entries their keys stay, so that no other source brings them back as
+    new; the pacing of the host and what you changed by hand stay too. What is in
+    backups, logs and exports is not touched. Remove a source from the sources file
+    first.
+
+    examples:
+      walsh forget https://blog.example/feed.xml
+      walsh forget blog.example --because "mail of 3 May"
+
+    exit status:
+      0  success
+      1  nothing is recorded
+      3  a source is still declared, or a crawl uses the host now
+    """
+    add_value(parser, "target", "URL|HOST", "the URL of a source, or a host such as blog.example")
+    add_value(parser, "--because", "TEXT", "your reason, in one line; it is recorded", _read_reason)
+    add_sources(parser)
 
 
 @_command(SITES, "tools.why:run")

@@ -66,12 +66,14 @@ from walsh_scrapy.feeds.stores.entrywriter import Written
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS, format_moment
 from walsh_scrapy.policy.problems import MAX_FAILED_SECONDS
+from walsh_scrapy.policy.urls import host_of, registrable_domain
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import (
     MAX_RESENT,
     NO_ROBOTS,
     REFUSED,
+    REPLACED,
     TOO_SLOW,
     LlmsTxtRecord,
     SourceRecord,
@@ -149,6 +151,9 @@ class Outcomes:
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", source.url, detail)
+        if replacement := describe_replacement(self._find_record(request), feed):
+            logger.warning("%s failed: %s", source.url, replacement)
+            return self._end_visit(request, Result(REPLACED, replacement, response))
         result = Result(
             "fetched", detail, response, response.url, feed, is_complete, repeated=repeated
         )
@@ -354,7 +359,8 @@ class Outcomes:
         )
         written = self._commit(request, record, entries, llmstxt, ends=True)
         self._visits.end(source)
-        name = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
+        is_failed = record.is_refused or record.outcome == REPLACED
+        name = "failed" if is_failed else record.outcome.replace("denied by ", "denied/")
         self._stats.inc_value(f"walsh/sources/{name}")
         if name == "failed":
             self._problems.failed(request.url, record.detail)
@@ -416,7 +422,7 @@ def _response_of(error: BaseException | None) -> Response | None:
 class Result:
     """The result of a visit."""
 
-    outcome: str  #: fetched, unchanged, failed, gone, or "denied by GATE"
+    outcome: str  #: fetched, unchanged, failed, replaced, gone, or "denied by GATE"
     detail: str = ""  #: a sentence
     response: Response | None = None  #: the last response of the visit, if it has one of its own
     document_url: str = ""  #: the URL of its document; empty if it has none
@@ -527,7 +533,7 @@ def record_after(
     if not result.document_url:
         if result.outcome == "gone":
             return replace(record, failures=previous.failures + 1)
-        if result.outcome == "failed":
+        if result.outcome in ("failed", REPLACED):
             record = replace(record, failures=previous.failures + 1)
             if result.response is not None and result.response.status in RETRIED_STATUSES:
                 refused = Deferral(REFUSED, result.response.status, result.detail)
@@ -551,6 +557,8 @@ def record_after(
             skip_hours=",".join(map(str, sorted(hints.skip_hours))),
             skip_days=",".join(sorted(hints.skip_days)),
             repeated=result.repeated,
+            feed_title=result.feed.title or previous.feed_title,
+            feed_host=host_of(result.feed.link or "") or previous.feed_host,
         )
     else:
         resent = previous.resent if result.is_shared else 0
@@ -562,6 +570,24 @@ def record_after(
     if result.is_shared and is_of_llmstxt:
         return record
     return with_move(move_after_document, record, request, result.document_url, now)
+
+
+def describe_replacement(record: SourceRecord, feed: Feed) -> str:
+    """Return why a feed is another one than the source had; "" if it is the same.
+
+    It is another one if both its title and the domain of its site have changed since it was read
+    last: an address that was sold, or a server that sends the feed of another customer.
+    """
+    host = host_of(feed.link or "")
+    if not (feed.title and host and record.feed_title and record.feed_host):
+        return ""
+    if feed.title == record.feed_title or host == record.feed_host:
+        return ""
+    if registrable_domain(host) == registrable_domain(record.feed_host):
+        return ""
+    return (
+        f"its feed was {record.feed_title!r} of {record.feed_host}, and is {feed.title!r} of {host}"
+    )
 
 
 class Deferral(NamedTuple):

@@ -51,7 +51,7 @@ def source_outcome(row: Row) -> str:
         return f"its redirect is {outcome}"
     if outcome in ("failed", "gone", "refused") and (status or 0) >= 400:
         return _status_in_words(status)
-    return (row["detail"] or outcome) if outcome == "failed" else outcome
+    return (row["detail"] or outcome) if outcome in ("failed", "replaced") else outcome
 
 
 def _status_in_words(status: int) -> str:
@@ -85,8 +85,8 @@ def _advise_on_source(row: Row) -> str | None:
                 "Its host wants more than 30 days between two requests, so it is never visited. "
                 f"Ask its owner, or remove it. To see the delay: walsh mayfetch {url}"
             )
-        case "failing":
-            return _advise_on_failure(row["status"] or 0, row["failures"], url)
+        case "failing" | "replaced":
+            return _advise_on_failure(row)
         case "moved":
             return f"Write the new address into the sources file: {row['moved_to']}"
         case "resent":
@@ -94,8 +94,14 @@ def _advise_on_source(row: Row) -> str | None:
     return None
 
 
-def _advise_on_failure(status: int, failures: int, url: str) -> str:
-    is_long = failures >= _MANY_FAILURES
+def _advise_on_failure(row: Row) -> str:
+    url, status = row["url"], row["status"] or 0
+    is_long = row["failures"] >= _MANY_FAILURES
+    if row["outcome"] == "replaced":
+        return (
+            "Its feed names another site, so nothing of it is kept. Remove it from the sources "
+            f"file, or take it as it is now: walsh sources accept {url}"
+        )
     if status in (401, 402, 403):
         return "The site does not want this. Ask its owner, or remove it from the sources file."
     if status in (404, 405, 451):

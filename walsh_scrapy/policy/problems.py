@@ -54,6 +54,7 @@ _RUN_WORDS: Final = EARLY_ENDS | {
 SOURCE_PROBLEMS: Final = {
     "gone": "gone (410)",
     "failing": "failing",
+    "replaced": "replaced by the feed of another site",
     "refused": "refused (429, 503)",
     "robots": "waiting for a robots.txt",
     "delay": "waiting for a delay of over 30 days",
@@ -302,7 +303,7 @@ def _judge_sources(fact: Mapping[str, Any]) -> Problem:
     number = int(fact["number"])
     verb = "is" if number == 1 else "are"
     return Problem(
-        Severity.NOTE,
+        Severity.WARNING if fact["reason"] == "replaced" else Severity.NOTE,
         fact["reason"],
         f"{count_of(number, 'source')} {verb} {SOURCE_PROBLEMS[fact['reason']]}",
         fact["subject"] if number == 1 else None,

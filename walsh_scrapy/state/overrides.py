@@ -1,7 +1,8 @@
 """Overrides: what the operator changed about a host by hand, each with its reason (decision 31).
 
 The operator may give a host a longer delay, and may end its hold. The next `begin` reads both from
-the row of the host. A source that is resumed is recorded here too. Overrides are kept permanently,
+the row of the host. A source that is resumed, accepted or forgotten is recorded
+here too. Overrides are kept permanently,
 so that the operator can answer for them.
 """
 
@@ -19,7 +20,7 @@ from walsh_scrapy.state.tables import hosts, overrides
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-OverrideName: TypeAlias = Literal["release", "delay", "resume"]
+OverrideName: TypeAlias = Literal["release", "delay", "resume", "accept", "forget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Override:
     override: OverrideName
     seconds: float  #: the new delay, or the rest of the hold that was ended
     reason: str
-    url: str | None = None  #: the source that was resumed
+    url: str | None = None  #: the source that was resumed, accepted or forgotten
+    requests: int | None = None  #: the requests that were forgotten
 
 
 _SET_DELAY_SQL: Final = (

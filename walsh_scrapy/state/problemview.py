@@ -10,7 +10,7 @@ from walsh_scrapy.policy.problems import (
     MAX_SUBJECTS,
     MAX_UNREAD_SECONDS,
 )
-from walsh_scrapy.state.records import MAX_RESENT, NO_ROBOTS, REFUSED, TOO_SLOW
+from walsh_scrapy.state.records import MAX_RESENT, NO_ROBOTS, REFUSED, REPLACED, TOO_SLOW
 from walsh_scrapy.state.runview import judged_runs
 from walsh_scrapy.state.tables import LAST_MOMENT
 
@@ -24,13 +24,15 @@ SOURCE_PROBLEM: Final = f"""CASE
             WHEN s.outcome = '{REFUSED}' THEN 'refused'
             WHEN s.outcome = '{NO_ROBOTS}' THEN 'robots'
             WHEN s.outcome = '{TOO_SLOW}' THEN 'delay'
+            WHEN s.outcome = '{REPLACED}' AND s.failures > 1 THEN 'replaced'
             WHEN s.failures > 0 THEN 'failing'
             WHEN s.moved_to <> d.url AND s.move_settled THEN 'moved'
             WHEN s.resent >= {MAX_RESENT} THEN 'resent' END"""
 #: When the problem of a source began; NULL if that is not recorded.
 SOURCE_SINCE: Final = """CASE problem WHEN 'gone' THEN visited_at WHEN 'failing' THEN failing_since
-        WHEN 'refused' THEN refused_since WHEN 'robots' THEN refused_since
-        WHEN 'delay' THEN refused_since WHEN 'moved' THEN moved_since END"""
+        WHEN 'replaced' THEN failing_since WHEN 'refused' THEN refused_since
+        WHEN 'robots' THEN refused_since WHEN 'delay' THEN refused_since
+        WHEN 'moved' THEN moved_since END"""
 #: The last runs, which count, and the seconds in which a file was read whose sources count.
 _MAX_RUNS: Final = 2_000
 _FILE_SECONDS: Final = 30 * 86_400.0

@@ -27,6 +27,8 @@ REFUSED: Final = "refused"
 #: The outcomes of visits that are deferred because no robots.txt came, or a delay is too long.
 NO_ROBOTS: Final = "robots.txt unavailable"
 TOO_SLOW: Final = "delay too long"
+#: The outcome of a visit that found the feed of another site in the place of the feed.
+REPLACED: Final = "replaced"
 #: Unchanged documents in a row after which the operator is told that the server ignores validators.
 MAX_RESENT: Final = 3
 #: The values of a row by the names of its columns.
@@ -88,6 +90,8 @@ class SourceRecord:
     repeated: int = 0  #: entries that its last document listed once more
     read_at: float | None = None  #: the last time that its document was read, or was unchanged
     deferred_until: float | None = None  #: until when its last visit was deferred
+    feed_title: str | None = None  #: the title of its feed, as it was read last
+    feed_host: str | None = None  #: the host of the page that its feed links to
 
     @property
     def is_refused(self) -> bool:

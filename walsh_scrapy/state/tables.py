@@ -124,7 +124,7 @@ workers = Table(
     Column("expires_at", Double, nullable=False),
     Column("sources", Text, nullable=False, server_default=""),  #: the sources that it visits
 )
-#: What an operator changed with `walsh hosts` or `walsh sources resume`, kept permanently.
+#: What an operator changed with `walsh hosts`, `sources` or `forget`, kept permanently.
 overrides = Table(
     "overrides",
     metadata,
@@ -135,6 +135,7 @@ overrides = Table(
     Column("seconds", Double, nullable=False),
     Column("reason", Text, nullable=False),
     Column("url", String(4096)),
+    Column("requests", Integer),
     Index("overrides_by_host", "host"),
 )
 

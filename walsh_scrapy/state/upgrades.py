@@ -150,7 +150,7 @@ _EARLIER_ENTRIES_SQL: Final = select(_by_age.c.key).where(_by_age.c.number > 1)
 
 def _to_6(connection: Connection, report: Callable[[str], None]) -> None:
     """Numbers of entries, readers, the id of the state, and keys of entries without the scheme."""
-    _add_columns(connection, entries.c.seq, overrides.c.url)
+    _add_columns(connection, entries.c.seq, *overrides.c["url", "requests"])
     _create_indexes(connection, "entries_by_seq")
     readers.create(connection)
     connection.execute(insert(choices), first_choices())
@@ -161,7 +161,8 @@ def _to_6(connection: Connection, report: Callable[[str], None]) -> None:
     by_place = update(entries).where(entries.c.key == places.c.key).values(seq=places.c.place)
     last = str(connection.execute(by_place).rowcount)
     connection.execute(update(choices).where(choices.c.name == LAST_SEQ).values(value=last))
-    _add_columns(connection, *sources.c["repeated", "read_at", "deferred_until"])
+    added = ("repeated", "read_at", "deferred_until", "feed_title", "feed_host")
+    _add_columns(connection, *sources.c[added])
     _add_columns(connection, declared.c.added_at)
     was_read = func.coalesce(sources.c.failing_since, sources.c.visited_at)
     connection.execute(update(sources).where(sources.c.format != "").values(read_at=was_read))

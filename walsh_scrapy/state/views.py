@@ -68,16 +68,18 @@ def _sources(sql: Sql) -> str:
 
     Declared means: in the file that a crawl or `walsh sources sync` read last.
 
-    problem: `gone` (410), `failing`, `refused` (429, 503), `robots` (no robots.txt came), `delay`
-        (its host wants over 30 days between requests), `denied` by a gate, `moved` permanently, or
-        `resent` (never answered with 304); NULL for a source that is well or not declared
+    problem: `gone` (410), `failing`, `replaced` (by the feed of another site), `refused` (429,
+        503), `robots` (no robots.txt came), `delay` (its host wants over 30 days between requests),
+        `denied` by a gate, `moved` permanently, or `resent` (never answered with 304); NULL for a
+        source that is well or not declared
     rank: small for urgent sources
     url, kind, name, tags, folder, page, every, delay: as declared; tags are separated by commas,
         folders by slashes
     is_declared: whether the sources file has it
     host: the host or domain that is paced
-    outcome: of the last visit: `fetched`, `unchanged`, `failed`, `gone`, `refused`, `denied by
-        robots` or by another gate, `robots.txt unavailable`, `delay too long`; `new` before it
+    outcome: of the last visit: `fetched`, `unchanged`, `failed`, `replaced`, `gone`, `refused`,
+        `denied by robots` or by another gate, `robots.txt unavailable`, `delay too long`; `new`
+        before it
     status, detail: of the last answer; the outcome as a sentence
     failures, failing_since, refused_since: failures in a row; the first of them, of the visits in a
         row that were refused or deferred
@@ -103,6 +105,7 @@ def _sources(sql: Sql) -> str:
         well-formed, `JSON Feed` or `markdown`; `shared` if it was read for another source only
     resent: times in a row that the same document came although validators were sent
     repeated: how many entries the last document listed once more
+    feed_title, feed_host: the title of its feed, and the host of the page that it links to
     etag, last_modified, validator_url: the validators, in hexadecimal digits if they are not ASCII;
         the one URL that they are sent to
     """
@@ -135,7 +138,7 @@ WITH facts AS (
         CASE WHEN s.moved_to <> coalesce(d.url, s.url) THEN s.moved_to END AS moved_to,
         s.moved_since, s.move_settled, s.move_failing_since, s.onward_to, s.onward_since,
         s.server_interval, s.feed_interval, s.skip_hours, s.skip_days, s.format, s.resent,
-        s.repeated, s.etag, s.last_modified, s.validator_url,
+        s.repeated, s.feed_title, s.feed_host, s.etag, s.last_modified, s.validator_url,
         CASE WHEN d.file IS NOT NULL THEN {due_at} END AS due,
         s.not_before, s.unconnected,
         CASE WHEN d.file IS NOT NULL THEN {SOURCE_PROBLEM} END AS problem
@@ -145,7 +148,7 @@ WITH facts AS (
     SELECT url, kind, every, delay, details, host, true, NULL, 'new',
         NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, added_at, NULL,
         NULL, NULL, false, NULL, NULL, NULL,
-        0.0, 0.0, '', '', '', 0, 0, NULL, NULL, NULL, 0.0, 0.0, false, NULL
+        0.0, 0.0, '', '', '', 0, 0, NULL, NULL, NULL, NULL, NULL, 0.0, 0.0, false, NULL
     FROM declared WHERE +file = {sql.file}
         AND NOT EXISTS (SELECT 1 FROM sources WHERE sources.url_key = declared.url_key)
 ), judged AS (
@@ -156,7 +159,7 @@ WITH facts AS (
 )
 SELECT problem,
     CASE WHEN NOT is_declared THEN 700 ELSE CASE problem
-        WHEN 'gone' THEN 0
+        WHEN 'gone' THEN 0 WHEN 'replaced' THEN 5
         WHEN 'failing' THEN 100 - CASE WHEN failures > 90 THEN 90 ELSE failures END
         WHEN 'robots' THEN 150 WHEN 'delay' THEN 160
         WHEN 'refused' THEN 200 WHEN 'denied' THEN 300 WHEN 'moved' THEN 400 WHEN 'resent' THEN 500
@@ -198,8 +201,8 @@ SELECT problem,
     CASE WHEN moved_to IS NOT NULL THEN {sql.time("onward_since")} END AS onward_since,
     nullif(server_interval, 0) AS server_interval, nullif(feed_interval, 0) AS feed_interval,
     nullif(skip_hours, '') AS skip_hours, nullif(skip_days, '') AS skip_days,
-    nullif(format, '') AS format, resent, repeated, {sql.header("etag")} AS etag,
-    {sql.header("last_modified")} AS last_modified, validator_url
+    nullif(format, '') AS format, resent, repeated, feed_title, feed_host,
+    {sql.header("etag")} AS etag, {sql.header("last_modified")} AS last_modified, validator_url
 FROM judged"""
 
 
@@ -283,7 +286,7 @@ FROM judged LEFT JOIN overrides o
 
 
 def _entries(sql: Sql) -> str:
-    """One row for each entry, as it was first seen.
+    """One row for each entry that was not forgotten.
 
     first_seen, days_ago: when it was first seen
     kind, source: of the source in which it was found
@@ -325,7 +328,7 @@ SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS d
     CASE WHEN {is_changed} THEN {sql.time("changed_at")} END AS changed_at,
     CASE WHEN {is_changed} THEN {sql.field("former_titles", 0)} END AS previous_title,
     changed_seq, {state_id} || ':' || nullif(changed_seq, 0) AS changed_position
-FROM entries"""
+FROM entries WHERE item <> ''"""
 
 
 def _evidence(sql: Sql) -> str:
@@ -429,17 +432,18 @@ FROM blocklist"""
 
 
 def _overrides(sql: Sql) -> str:
-    """One row for each change of an operator with `walsh hosts` or `walsh sources resume`.
+    """One row for each change of an operator with `walsh hosts`, `sources` or `forget`.
 
     id, made_at, host: its number, its time, the host
-    override: `release`, `delay` or `resume`
+    override: `release`, `delay`, `resume`, `accept` or `forget`
     seconds: the rest of the hold, the new delay, or 0
     reason: as given with `--because`
-    url: the source that was resumed
+    url: the source that was resumed, accepted or forgotten
+    requests: how many requests were forgotten
     """
     return f"""
 SELECT id, {sql.time("made_at")} AS made_at, host, override, seconds,
-    nullif(reason, '') AS reason, url
+    nullif(reason, '') AS reason, url, requests
 FROM overrides"""
 
 

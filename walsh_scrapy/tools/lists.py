@@ -29,7 +29,7 @@ from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 from walsh_scrapy.tools.status import terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from walsh_scrapy.feeds.stores.handover import Position
     from walsh_scrapy.options import Options
@@ -51,7 +51,7 @@ _SOURCES: Final = ViewList(
 #: The condition in SQL for each option. `:stale` is a moment: now, less the duration of the option.
 _SOURCE_CONDITIONS: Final = {
     "due": "is_due",
-    "failing": "problem IN ('gone', 'failing', 'refused', 'robots', 'delay', 'denied')",
+    "failing": "problem IN ('gone', 'failing', 'replaced', 'refused', 'robots', 'delay', 'denied')",
     "stale": "coalesce(newest_entry_at, first_visited_at) < :stale",
 }
 _FAILING_SINCE: Final = "failing_since <= :failing"
@@ -66,6 +66,7 @@ _FACTS_OF_HOST: Final = ("waits_for", "waits_until", "reason")
 _SOURCE_FACTS: Final = {
     "Source": (
         *("url", "name", "kind", "tags", "folder", "page", "is_declared"),
+        *("feed_title", "feed_host"),
         *("entries", "newest_entry_at", "repeated", "problem", "since", "advice"),
     ),
     "Schedule": (
@@ -98,6 +99,7 @@ def run_sources(call: Call) -> int:
     actions = {
         "show": _show_sources,
         "resume": _resume_sources,
+        "accept": _accept_sources,
         "sync": _sync_sources,
         None: _list_sources,
     }
@@ -161,6 +163,26 @@ def _show_sources(call: Call) -> int:
 
 def _resume_sources(call: Call) -> int:
     """Resume the source of each URL; return 1 if a URL is not a source."""
+
+    def describe(state: State, url: str, host: str) -> str:
+        is_resumed = resume(state, url, host)
+        return "its failures are forgotten" if is_resumed else "it was not failing"
+
+    return _change_sources(call, describe)
+
+
+def _accept_sources(call: Call) -> int:
+    """Accept the feed of the source of each URL; return 1 if a URL is not a source."""
+
+    def describe(state: State, url: str, host: str) -> str:
+        Stores(state).sources.accept(url, host)
+        return "its next document counts, whatever its title and its site are"
+
+    return _change_sources(call, describe)
+
+
+def _change_sources(call: Call, change: Callable[[State, str, str], str]) -> int:
+    """Change the source of each URL, and print what ``change`` returns, with the next visit."""
     status = 0
     with _synced_state(call) as state:
         terms = terms_of(state, call.sources_file, call.options)
@@ -172,11 +194,9 @@ def _resume_sources(call: Call) -> int:
                 status = 1
                 continue
             for row in rows:
-                host = call.options.pace_by.unit(row["url"])
-                is_resumed = resume(state, row["url"], host)
-                outcome = "its failures are forgotten" if is_resumed else "it was not failing"
-                (resumed,) = _find_source_rows(state, row["url"], terms)
-                print_lines([f"{row['url']}: {outcome}; next visit: {resumed['next_visit']}"])
+                outcome = change(state, row["url"], call.options.pace_by.unit(row["url"]))
+                (changed,) = _find_source_rows(state, row["url"], terms)
+                print_lines([f"{row['url']}: {outcome}; next visit: {changed['next_visit']}"])
     return status
 
 

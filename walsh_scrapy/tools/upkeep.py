@@ -1,4 +1,4 @@
-"""The upkeep of a state: ``walsh backup`` and ``upgrade``."""
+"""The upkeep of a state: ``walsh backup``, ``upgrade`` and ``forget``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.tables import VERSION
 from walsh_scrapy.tools.call import CommandError, Output, WrongCall
 
@@ -74,4 +75,41 @@ def run_upgrade(call: Call) -> int:
     """Upgrade the state database, with a line for each step."""
     with call.state(partial(print, file=sys.stderr, flush=True)) as state:
         print(f"{state.database} has schema {VERSION}")
+    return 0
+
+
+def run_forget(call: Call) -> int:
+    """Forget a source or a host. Raises CommandError if nothing is recorded."""
+    from walsh_scrapy.feeds.stores import Stores
+    from walsh_scrapy.feeds.stores.forgetting import Target
+    from walsh_scrapy.policy.urls import canonical_url, host_of
+
+    word = call.arguments.target
+    is_url = "://" in word
+    url = word if is_url else f"http://{word}"
+    host, paced = host_of(url), call.options.pace_by.unit(url)
+    if not host:
+        raise WrongCall(f"{word!r} is neither a URL nor a host name, such as blog.example")
+    with call.state() as state:
+        stores = Stores(state)
+        if Path(call.sources_file).exists():
+            stores.sync(call.sources_file, state.now())
+        same = [
+            known
+            for known in stores.sources.known_urls()
+            if canonical_url(known) == canonical_url(url)
+        ]
+        target = Target(host, paced, (same or [url])[0] if is_url else "")
+        forgotten = stores.forgetting.forget(target, call.arguments.because or "")
+    if not any(forgotten):
+        hint = f"; `{program_name()} forget {host}` forgets its host" if is_url else ""
+        raise CommandError(printable(f"nothing is recorded of {word}{hint}"))
+    parts = [
+        count_of(forgotten.requests, "request"),
+        count_of(forgotten.denials, "denial"),
+        count_of(forgotten.entries, "entry", "entries"),
+        count_of(forgotten.sources, "source"),
+        count_of(forgotten.documents, "document"),
+    ]
+    print(printable(f"deleted {', '.join(parts)} of {target}; backups and exports are not touched"))
     return 0

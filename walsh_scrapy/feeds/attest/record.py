@@ -40,6 +40,7 @@ CLOCK_SET: Final = "was recorded about when a clock was set"
 END_UNKNOWN: Final = "was sent, end unknown"
 AFTER_UNKNOWN: Final = "came next after a request whose end is unknown"
 IN_FUTURE: Final = "is recorded for a moment in the future"
+FORGOTTEN: Final = "was deleted by the operator (walsh forget)"
 
 
 class ChecklistRow(NamedTuple):

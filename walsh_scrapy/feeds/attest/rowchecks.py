@@ -19,6 +19,7 @@ from walsh_scrapy.feeds.attest.record import (
     CLOCK_SET,
     END_UNKNOWN,
     ENDED_AT,
+    FORGOTTEN,
     IN_FUTURE,
     IS_REDIRECT,
     NO_COPY,
@@ -85,6 +86,10 @@ def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
     )
     if later.count:
         tally.add("1", IN_FUTURE, later.count, later.first)
+    forgotten = """SELECT id, requests FROM overrides WHERE requests > 0
+        AND made_at >= :since AND made_at <= :until"""
+    for first, count in record.rows(forgotten):
+        tally.add("1", FORGOTTEN, count, first)
     return total
 
 
@@ -290,6 +295,9 @@ def ask_entries(record: Record, tally: Tally) -> int:
     entries = "SELECT key, kind, item, first_seen FROM entries WHERE first_seen >= :since"
     for key, kind, item, first_seen in record.rows(entries):
         total += 1
+        if not item:
+            tally.add("6", FORGOTTEN, 1, key)
+            continue
         problem = _find_item_problem(item)
         reason = IN_FUTURE if first_seen > record.future else ""
         tally.add("6", "content" if problem else reason, 1, key, problem)

@@ -51,6 +51,7 @@ class Feed:
     title: str | None
     language: str | None  #: a BCP 47 tag
     entries: tuple[FeedEntry, ...]  #: in document order
+    link: str | None = None  #: the page of its site: absolute, http or https
     ttl: float | None = None  #: `ttl` of RSS 2.0: minutes that a copy may be kept, above 0
     update_period: str | None = None  #: "hourly", "daily", "weekly", "monthly" or "yearly"
     update_frequency: int | None = None  #: updates in one `update_period`, 1 or more

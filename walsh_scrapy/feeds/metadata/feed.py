@@ -127,6 +127,7 @@ def _parse_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
         title=_title(channel),
         language=language_tag(channel.get("language")),
         entries=entries,
+        link=_link(channel, url),
         ttl=_ttl(channel),
         update_period=_update_period(channel),
         update_frequency=_update_frequency(channel),

@@ -50,6 +50,7 @@ def parse_json_feed(body: bytes, *, url: str, content_type: str | None) -> Feed:
         title=title_of(feed.get("title")),
         language=language_tag(feed.get("language")),
         entries=tuple(_entry(item, url, feed_authors) for item in newest_items),
+        link=web_url(feed.get("home_page_url"), url),
         left_out=len(items) - len(newest_items),
         format="JSON Feed",
         expired=feed.get("expired") is True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.feeds.stores.entrystore import EntryStore
+from walsh_scrapy.feeds.stores.forgetting import ForgetStore
 from walsh_scrapy.feeds.stores.handover import HandoverStore
 from walsh_scrapy.feeds.stores.sourcestore import LlmsTxtStore, SourceStore
 from walsh_scrapy.feeds.stores.sync import DeclarationCopies, Sync, SyncedFile
@@ -25,6 +26,7 @@ class Stores:
         self.llmstxt = LlmsTxtStore(state.database)
         self.entries = EntryStore(state.database)
         self.handover = HandoverStore(state.database)
+        self.forgetting = ForgetStore(state.database)
 
     def sync(self, path: str | Path, now: float, **options: Callable[[str], None]) -> SyncedFile:
         """Read a sources file if it has changed; ``now`` is in epoch seconds.

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Connection, Update
 
 
+#: The item of an entry that was forgotten: only its keys are kept.
+FORGOTTEN: Final = ""
+
+
 class StoredEntry(NamedTuple):
     """An entry as the state has it."""
 
@@ -73,6 +77,7 @@ _ENTRIES_SQL: Final = select(
     case((func.coalesce(entries.c.changed_seq, 1) > 0, entries.c.changed_at)).label("changed_at"),
     entries.c.former_titles,
 )
+_HAS_ITEM: Final = entries.c.item != FORGOTTEN
 _IS_ELSEWHERE: Final = and_(
     sightings.c.key == entries.c.key, sightings.c.source != entries.c.source
 )
@@ -80,7 +85,7 @@ _SIGHTED_ENTRIES_SQL: Final = _ENTRIES_SQL.add_columns(sightings.c.source).selec
     entries.outerjoin(sightings, _IS_ELSEWHERE)
 )
 _NEWEST_SQL: Final = (
-    _ENTRIES_SQL.where(entries.c.source == bindparam("url"))
+    _ENTRIES_SQL.where(entries.c.source == bindparam("url"), _HAS_ITEM)
     .order_by(entries.c.first_seen.desc(), entries.c.key)
     .limit(1)
 )
@@ -155,7 +160,7 @@ class EntrySnapshot:
         time; they come in the order of their keys, which is the same on every database and after a
         restore.
         """
-        query = _SIGHTED_ENTRIES_SQL.where(entries.c.first_seen >= since)
+        query = _SIGHTED_ENTRIES_SQL.where(entries.c.first_seen >= since, _HAS_ITEM)
         if sources:
             sighted_keys = select(sightings.c.key).where(sightings.c.source.in_(sources))
             query = query.where(or_(entries.c.source.in_(sources), entries.c.key.in_(sighted_keys)))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
@@ -44,7 +44,7 @@ from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.overrides import Override, record_override
+from walsh_scrapy.state.overrides import Override, OverrideName, record_override
 from walsh_scrapy.state.ownership import find as find_host
 from walsh_scrapy.state.records import (
     LlmsTxtRecord,
@@ -252,6 +252,10 @@ class SourceStore(Store):
         key = {"of": url_key(record.url)}
         return lambda connection: connection.scalar(_VISITED_AT_SQL, key) == record.visited_at
 
+    def accept(self, url: str, host: str) -> None:
+        """Take the next document of a source as its feed, and make it due; as `resume`."""
+        self._resume(url, host, "accept", {"feed_title": None, "feed_host": None})
+
     def resume(self, url: str, host: str) -> bool:
         """Forget the validators of a source, so that its next visit gets the whole document.
 
@@ -259,16 +263,19 @@ class SourceStore(Store):
         source. For another source its due time stays, and the result is False. The override is
         recorded for ``host``, the host of the source, or its domain if domains are paced.
         """
+        return self._resume(url, host, "resume", {})
+
+    def _resume(self, url: str, host: str, name: OverrideName, changes: Mapping[str, None]) -> bool:
         key = {"of": url_key(url)}
         update_source = update(sources).where(_HAS_KEY)
-        forget = update_source.values({**_NO_VALIDATORS, "resumed": _S.resumed + 1})
+        forget = update_source.values({**_NO_VALIDATORS, **changes, "resumed": _S.resumed + 1})
         due = {"not_before": 0.0, "failures": 0, "failing_since": None}
 
         def write(connection: Connection) -> bool:
             if connection.execute(forget, key).rowcount == 0:
                 return False
             now = find_host(connection, host).now
-            record_override(connection, Override(now, host, "resume", 0.0, "", url))
+            record_override(connection, Override(now, host, name, 0.0, "", url))
             make_due = update_source.where(_S.failures > 0).values(due)
             is_resumed = connection.execute(make_due, key).rowcount == 1
             repeat_facts(connection, _C.url_key == key["of"])

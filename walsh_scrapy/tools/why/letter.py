@@ -241,10 +241,13 @@ def _robots_cells(row: Row) -> tuple[str, ...]:
 
 def _override_cells(row: Row) -> tuple[str, ...]:
     seconds = format_seconds(row["seconds"])
+    forgotten = count_of(row["requests"] or 0, "request")
     changes = {
         "release": f"ended a hold {seconds} early",
         "delay": f"set a delay of {seconds}" if row["seconds"] else "removed our delay",
         "resume": f"resumed {row['url']}",
+        "accept": f"accepted the feed of {row['url']} as it is",
+        "forget": f"deleted {forgotten} of {row['url'] or row['host']}",
     }
     return _format_moment(row["made_at"]), changes[row["override"]], row["reason"] or ""
 
