@@ -19,6 +19,7 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy import __version__
+from walsh_scrapy.crawl.otherbots import warn_of_other_bots
 from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
@@ -126,6 +127,8 @@ class Summary(Component):
             | {"force": declared.is_forced, "kind": self._crawl.kind.value},
         )
         try:
+            if not run.command:
+                warn_of_other_bots(context)
             context.run = context.state.runs.begin(run, declared.declaration())
         except StateUnavailable as error:
             logger.debug("the start of the run is not recorded: %s", error)
