@@ -1,7 +1,8 @@
 """`walsh status --prometheus`: every series is always there, and names its project."""
 
 import contextlib
-from collections import Counter
+import inspect
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -12,12 +13,14 @@ from sqlalchemy import update
 
 from tests.helpers.records import RECORD, commit, entry_of, hold, log_requests
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.policy.problems import KINDS, Problem, Severity
+from walsh_scrapy.policy import problems as policy_problems
+from walsh_scrapy.policy.problems import KINDS, SOURCE_PROBLEMS, Problem, Severity
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import declared
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
+from walsh_scrapy.tools import status
 from walsh_scrapy.tools.metrics import count_problems, project_name, write_metrics
 
 DAY = 86_400.0
@@ -187,7 +190,14 @@ def test_any_name_of_a_project_is_quoted(tmp_path):
 def test_problems_of_one_kind_are_counted_together():
     one = Problem(Severity.NOTE, "hold", "", "a.example")
     assert count_problems([one, one]) == {("problems", "hold", "note"): 2}
-    assert Counter(KINDS).most_common(1)[0][1] == 1
+
+
+def test_every_problem_is_of_a_kind_with_series():
+    sources = "".join(inspect.getsource(module) for module in (status, policy_problems))
+    codes = re.findall(r'Problem\(\s*[\w.]+,\s*"(\w+)"', sources)
+    assert len(codes) > 10
+    assert set(codes) | set(SOURCE_PROBLEMS) == set(KINDS)
+    assert len(set(KINDS)) == len(KINDS)
 
 
 def test_metrics_that_cannot_be_written_are_a_wrong_call(called):
