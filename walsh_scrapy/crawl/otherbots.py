@@ -34,14 +34,11 @@ def warn_of_other_bots(context: Context) -> None:
     Called before the row of the run is written. So a bot that was renamed is mentioned once, and
     bots that take turns are mentioned each time. Raises StateUnavailable.
     """
-    since = context.clock.now() - RECENT_SECONDS
-    crawls = context.state.runs.latest(_MAX_CRAWLS, since, only_crawls=True)
-    begun = ((str(crawl.settings.get("ua_token", "")), crawl.started_at) for crawl in crawls)
-    token = context.options.ua_token
-    others = newest_of_others(begun, token)
-    if not others:
+    if not _find_others(context, 1):  # the last crawl was one of this bot, as nearly always
         return
+    others = _find_others(context, _MAX_CRAWLS)
     project = tokens_of_project()
+    token = context.options.ua_token
     if token.lower() in project:
         others = {name: at for name, at in others.items() if name.lower() not in project}
     if others:
@@ -58,9 +55,19 @@ def warn_of_other_bots(context: Context) -> None:
         )
 
 
+def _find_others(context: Context, max_crawls: int) -> dict[str, float]:
+    """Return the other bots that crawled since this bot did, among the newest crawls."""
+    since = context.clock.now() - RECENT_SECONDS
+    crawls = context.state.runs.latest(max_crawls, since, only_crawls=True)
+    begun = ((str(crawl.settings.get("ua_token", "")), crawl.started_at) for crawl in crawls)
+    return newest_of_others(begun, context.options.ua_token)
+
+
 def tokens_of_project() -> set[str]:
     """Return the product tokens, in lower case, that the settings and spiders of a project name."""
     settings = get_project_settings()
+    # A script may crawl in a project with a module that cannot be imported, which is not its fault.
+    settings.set("SPIDER_LOADER_WARN_ONLY", value=True)
     spiders = get_spider_loader(settings)
     tokens: set[str] = set()
     for spidercls in (None, *map(spiders.load, spiders.list())):
