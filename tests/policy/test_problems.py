@@ -8,6 +8,7 @@ from tests.helpers import cases
 from walsh_scrapy.crawl.scrapyinternals import EarlyEnd
 from walsh_scrapy.policy.problems import (
     EARLY_ENDS,
+    KINDS,
     MAX_SUBJECTS,
     SOURCE_PROBLEMS,
     Problem,
@@ -35,6 +36,7 @@ def test_a_fact_is_a_problem_of_one_level(code, values, severity):
         assert problem.is_urgent == (severity != "note")
         assert problem.problem
         assert problem.advice
+        assert problem.code in KINDS
 
 
 @cases("reason", "counts", "problem")

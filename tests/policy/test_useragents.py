@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.useragents import NoBotName, token_in
+from walsh_scrapy.policy.useragents import NoBotName, newest_of_others, token_in
 
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0"
 BOTS = {
@@ -103,3 +103,16 @@ def test_a_name_is_a_token_that_the_agent_contains(agent):
         token = token_in(agent)
         assert token in agent
         assert all(letter.isalpha() or letter in "_-" for letter in token)
+
+
+@pytest.mark.parametrize(
+    ("crawls", "others"),
+    [
+        ([], {}),
+        ([("Ours", 3.0), ("Other", 2.0)], {}),
+        ([("Other", 3.0), ("ours", 2.0), ("Third", 1.0)], {"Other": 3.0}),
+        ([("Other", 3.0), ("", 2.5), ("other", 2.0), ("Third", 1.0)], {"Other": 3.0, "Third": 1.0}),
+    ],
+)
+def test_bots_that_crawled_since_are_named_with_their_last_crawl(crawls, others):
+    assert newest_of_others(crawls, "Ours") == others

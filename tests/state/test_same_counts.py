@@ -14,8 +14,9 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.advice import complete_source
 from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, problems_of
 from walsh_scrapy.state.runstore import RunRecord
+from walsh_scrapy.state.sql import NO_TERMS
 from walsh_scrapy.state.tables import declared, files, sources
-from walsh_scrapy.tools import status
+from walsh_scrapy.tools.metrics import read_values
 from walsh_scrapy.tools.report.facts import choose_period, gather
 from walsh_scrapy.tools.why.account import read_account
 
@@ -87,9 +88,9 @@ def test_all_count_the_same_problems(state, drawn):
     notes = {note.code: note.problem.split()[0] for note in problems if note.code in ROWS}
     assert notes == {problem: str(number) for problem, number in expected.items()}
     # the metrics
-    by_problem = dict(status._count(state)["sources_by_problem"])
-    by_problem.pop(None, None)
-    assert by_problem == expected
+    values = read_values(state, [NO_TERMS])
+    by_problem = {problem: values.get(("sources", problem), 0) for problem in ROWS}
+    assert Counter(by_problem) == expected
     # the summary of a run
     assert Stores(state).sources.count_problems(1) == expected
     # the page

@@ -18,7 +18,6 @@ from tests.helpers.records import RECORD, log_requests
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.feeds.attest.record import CHECKLIST, KINDS, Bot
-from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import Evidence, hash_of, keep_copy
@@ -559,12 +558,45 @@ def test_a_new_version_of_a_bot_is_the_same_bot(attested):
     assert verdicts(attested(OTHER, newer)(bot=BOT))["1"] == "holds"
 
 
-def test_two_bots_in_one_state_are_one_too_many(attested):
+def test_each_bot_is_judged_by_its_own_runs(attested):
+    """They share sources, so the first one leaves the second one nothing to visit (E8, F2)."""
+    of = attested(OTHER | {"WALSH_SERIAL": False}, {})
+    ours, theirs = of(bot=Bot()), of(bot=BOT)
+    for attestation in (ours, theirs):
+        assert attestation.holds
+        assert by_number(attestation)["1"]["shown"] == attestation.requests > 0
+    assert ours.others == {"Example-Bot": theirs.requests}
+    assert theirs.others == {"Walsh-Research": ours.requests}
+    assert by_number(ours)["4"]["not_applicable"] is None
+    assert "WALSH_SERIAL" in by_number(theirs)["4"]["not_applicable"]
+
+
+def test_a_breach_of_another_bot_is_not_held_against_this_one(attested, tmp_path):
     of = attested(OTHER, {})
-    for bot, other in ((BOT, USER_AGENT), (Bot(), BOT.user_agent)):
-        (row, finding) = findings(of(bot=bot))[0]
-        assert (row, finding["kind"]) == ("1", "user-agent")
-        assert other in finding["first"]["what"]
+    before = of(bot=Bot())
+    (file,) = tmp_path.rglob("*.sqlite3")
+    with contextlib.closing(sqlite3.connect(file)) as state, state:
+        theirs = "run = (SELECT id FROM runs WHERE settings LIKE '%Example-Bot%')"
+        state.execute(f"UPDATE requests SET gates = '', robots_at = NULL WHERE {theirs}")
+        state.execute(f"UPDATE entries SET kind = 'page' WHERE {theirs}")
+    after = of(bot=Bot())
+    assert after.rows == before.rows
+    assert {"no-robots", "scraped"} <= kinds(of(bot=BOT)).keys()
+
+
+def test_a_gap_counts_from_a_request_of_another_bot(url):
+    bots = ({"ua_token": "Walsh-Research"}, {"ua_token": "Other-Bot"})
+    with contextlib.closing(State(url)) as state:
+        ours, theirs = (
+            state.runs.begin(RunRecord(spider="feeds", started_at=BEGIN, settings=settings))
+            for settings in bots
+        )
+        sent = replace(RECORD, requested_at=BEGIN + 60.0, delay=1.0)
+        log_requests(
+            state, replace(sent, run=theirs), replace(sent, requested_at=BEGIN + 60.3, run=ours)
+        )
+    assert "short-gap" in kinds(judged(url))
+    assert "short-gap" not in kinds(judged(url, bot=Bot("Other-Bot/1.0", "Other-Bot")))
 
 
 # The command.

@@ -1,4 +1,4 @@
-"""`walsh status`: what it adds to the problems of the state, its exit statuses, and metrics."""
+"""`walsh status`: what it adds to the problems of the state, and its exit statuses."""
 
 import contextlib
 import json
@@ -7,14 +7,12 @@ import re
 from functools import partial
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
-from tests.helpers.records import commit, hold
+from tests.helpers.records import hold
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.state import State
-from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import declared, runs
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
@@ -52,16 +50,6 @@ def problems(called, status=1):
     code, out, error = called
     assert (code, error) == (status, "")
     return [json.loads(line) for line in out.splitlines()]
-
-
-def metrics(file):
-    """Return the values of a file of metrics by name and label."""
-    samples = [
-        sample
-        for family in text_string_to_metric_families(file.read_text())
-        for sample in family.samples
-    ]
-    return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
 
 
 def test_no_problem_is_one_line_with_the_last_end(well):
@@ -234,45 +222,7 @@ def test_each_file_has_problems_of_its_own(well, state_url, tmp_path):
     assert well("--json", "--sources", str(tmp_path / "other.toml")) == (0, "", "")
 
 
-def test_metrics_count_the_problems_and_the_rows_of_the_views(well, state_url, tmp_path):
-    with contextlib.closing(State(state_url)) as state:
-        failed = {"outcome": "failed", "failures": 2, "failing_since": 1.0}
-        commit(state, SourceRecord(url=URL, kind="feed", visited_at=state.now() - 60, **failed))
-    hold_host(state_url)
-    file = tmp_path / "walsh.prom"
-    assert well("--prometheus", file)[0] == 0
-    values = metrics(file)
-    assert values["walsh_problems", "critical"] == 0
-    assert values["walsh_problems", "note"] == 2
-    assert values["walsh_sources", "failing"] == 1
-    assert values["walsh_hosts", "hold"] == 1
-    assert values["walsh_runs", "ended"] == 1
-
-
-def test_metrics_of_a_state_without_problems_are_zero(well, tmp_path):
-    file = tmp_path / "walsh.prom"
-    assert well("--prometheus", file)[0] == 0
-    values = metrics(file)
-    assert (values["walsh_problems", "critical"], values["walsh_problems", "warning"]) == (0, 0)
-    assert values["walsh_sources", "none"] == 1
-
-
-def test_a_state_that_cannot_be_read_is_critical_for_a_monitor(status, tmp_path):
-    file = tmp_path / "walsh.prom"
-    (tmp_path / "walsh.sqlite3").write_bytes(b"this was a database once " * 100)
-    code, out, error = status("--prometheus", file)
-    assert (code, out) == (3, "")
-    assert "walsh.sqlite3" in error
-    assert metrics(file)["walsh_problems", "critical"] == 1
-
-
 def test_a_wrong_setting_is_exit_status_3(status):
     code, out, error = status("-s", "WALSH_MIN_INTERVAL=-1")
     assert (code, out) == (3, "")
     assert "WALSH_MIN_INTERVAL" in error
-
-
-def test_metrics_that_cannot_be_written_are_a_wrong_call(well):
-    code, _, error = well("--prometheus", "nowhere/walsh.prom")
-    assert code == 2
-    assert "--prometheus nowhere/walsh.prom" in error

@@ -285,21 +285,42 @@ def test_a_letter_says_that_a_visit_waited_for_visit_time(state, log):
     assert robots["visit_time_began_at"] is None
 
 
-def test_rows_of_another_bot_are_counted_and_not_listed(state, log):
+@pytest.fixture
+def shared(state, log):
+    """A state with requests of this bot and of another one; return the numbers of their runs."""
     ours = begin_run(state, USER_AGENT, "Walsh-Research")
     theirs = begin_run(state, "Other-Bot/2.0 (+https://other.example/)", "Other-Bot")
     log(replace(ROBOTS, run=ours), replace(SENT, run=ours))
-    others = [
-        replace(SENT, requested_at=NOON + at, run=theirs, url=f"{FEED}?{at}") for at in (6, 8)
-    ]
-    log(*others)
+    log(replace(SENT, requested_at=NOON + 6, run=theirs, url=f"{FEED}?6"))
     deny(state, replace(DENIAL, run=theirs))
-    assert [row["url"] for row in account_of(state).requests] == [ROBOTS.url, FEED]
-    (other,) = rows_of(state, "other_bot")
-    assert (other["requests"], other["denials"]) == (2, 1)
-    text = text_of(state)
-    assert "2 requests and 1 request that it did not send of another bot, Other-Bot/2.0" in text
+    return state
+
+
+def test_each_row_says_whose_it_was(shared):
+    rows = rows_of(shared, "request") + rows_of(shared, "denial")
+    bots = ["Walsh-Research", "Walsh-Research", "Other-Bot", "Other-Bot"]
+    assert [row["bot"] for row in rows] == bots
+    (other,) = rows_of(shared, "other_bot")
+    assert other["bot"] == "Other-Bot"
+    assert other["user_agent"].startswith("Other-Bot/2.0")
+    (sender,) = rows_of(shared, "sender")
+    assert list(sender["user_agents"]) == [USER_AGENT]
+
+
+def test_a_letter_names_the_bot_of_each_line(shared):
+    text = text_of(shared)
+    (heading,) = re.findall("^ +bot +time +answer .+", text, re.MULTILINE)
+    lines = text[text.index(heading) :].splitlines()[1:5]
+    assert [line.split()[0] for line in lines] == [
+        *("Walsh-Research", "Other-Bot", "Walsh-Research", "Other-Bot")
+    ]
+    assert "Other-Bot is another bot (Other-Bot/2.0 (+https://other.example/))" in text
     assert "User-Agent  Other-Bot" not in text
+
+
+def test_a_letter_of_one_bot_has_no_column_for_it(state, log):
+    log(replace(SENT, run=begin_run(state, USER_AGENT, "Walsh-Research")))
+    assert not re.search("^ +bot ", text_of(state), re.MULTILINE)
 
 
 def test_the_last_day_is_one_of_this_bot(state, log):

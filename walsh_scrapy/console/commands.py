@@ -660,8 +660,8 @@ def _why(parser: argparse.ArgumentParser) -> None:
     allowed it. The letter also has the denied requests, your changes by hand, the
     next visits, your bot, and how to keep it out, but no other site.
     www.blog.example is another host. Without a day, it is the last one with a
-    request, at most WALSH_LOG_DAYS ago. Requests of another bot that uses the same
-    state database are counted only.
+    request, at most WALSH_LOG_DAYS ago. If another bot uses the same state database,
+    each request says whose it was.
 
     examples:
       walsh why blog.example

@@ -21,6 +21,7 @@ from walsh_scrapy.policy.problems import describe_run_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from walsh_scrapy.crawl.parts import Crawl
     from walsh_scrapy.state.retention import Deletable
@@ -60,6 +61,11 @@ class Declared:
     def is_forced(self) -> bool:
         """Whether the run ignores due times; its row in the state says so."""
         return False
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the sources file; None without one."""
+        return None
 
     def delays(self) -> Mapping[str, float]:
         """Return the delays that are declared, by the names of their hosts, in seconds.

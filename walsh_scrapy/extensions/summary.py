@@ -19,7 +19,9 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy import __version__
+from walsh_scrapy.crawl.otherbots import warn_of_other_bots
 from walsh_scrapy.crawl.parts import Component
+from walsh_scrapy.crawl.statenote import report_new_state
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.wording import format_seconds, printable, shorten
@@ -93,6 +95,7 @@ class Summary(Component):
         if self._display:
             self._show_progress()
             self._display.close()
+        self._report_new_state()
         summary = self._end_row(reason)
         self._ended = _End(reason, summary.error)
         logger.info("run %s; %s:\n  %s", reason, summary.subject, "\n  ".join(summary.lines))
@@ -126,9 +129,21 @@ class Summary(Component):
             | {"force": declared.is_forced, "kind": self._crawl.kind.value},
         )
         try:
+            if not run.command:
+                warn_of_other_bots(context)
             context.run = context.state.runs.begin(run, declared.declaration())
         except StateUnavailable as error:
             logger.debug("the start of the run is not recorded: %s", error)
+
+    def _report_new_state(self) -> None:
+        """Say that the state is new; requests by hand may begin one too, and do not count."""
+        crawler = self._crawl.crawler
+        if crawler.spider is None or command_of(crawler, crawler.spider):
+            return
+        try:
+            report_new_state(self._context, self._crawl.declared.folder)
+        except (StateError, StateUnavailable) as error:
+            logger.debug("whether the state is new is unknown: %s", error)
 
     def _end_row(self, reason: str) -> RunSummary:
         """Complete the row of the run, and return its summary."""

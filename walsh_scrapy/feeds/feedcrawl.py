@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from scrapy.utils.asyncio import sleep
@@ -102,6 +103,14 @@ class FeedCrawl(Declared):
     def stores(self) -> Stores:
         """The stores of sources and entries."""
         return Stores(self._crawl.context.state)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the sources file; None without one."""
+        spider: object = self._crawl.crawler.spider
+        if not isinstance(spider, ChoosesSources) or spider.sources_file is None:
+            return None
+        return Path(spider.sources_file).absolute().parent
 
     @cached_property
     def file(self) -> SyncedFile | None:

@@ -63,6 +63,13 @@ SOURCE_PROBLEMS: Final = {
     "resent": "never unchanged (304)",
 }
 
+#: The codes of all problems, which are the kinds in the metrics.
+KINDS: Final = (
+    *("addon", "blocklist", "clock", "crawls_stopped", "disk", "files", "hold", "killed"),
+    *("last_crawl", "no_crawl", "no_state", "state", "unread"),
+    *SOURCE_PROBLEMS,
+)
+
 
 class Severity(StrEnum):
     """How bad a problem is. Notes are no reason for an exit status or an alarm."""

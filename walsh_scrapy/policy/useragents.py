@@ -7,7 +7,10 @@ comment after the products of a browser (``Mozilla/5.0 (compatible; ExampleBot/1
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Names of browsers and HTTP libraries: whoever sends them names no bot.
 _NO_BOTS: Final = frozenset(
@@ -79,3 +82,17 @@ def token_in(user_agent: str) -> str:
     if sum(letter.isalpha() for letter in token) < _MIN_LETTERS:
         raise NoBotName(f"{first_product[:50]!r} has no name of two letters or more")
     return token
+
+
+def newest_of_others(crawls: Iterable[tuple[str, float]], token: str) -> dict[str, float]:
+    """Return the other bots that crawled since the last crawl of a bot, and when each did last.
+
+    ``crawls`` are product tokens and times, the newest first. A crawl without a token is skipped.
+    """
+    newest: dict[str, tuple[str, float]] = {}
+    for name, began_at in crawls:
+        if name.lower() == token.lower():
+            break
+        if name:
+            newest.setdefault(name.lower(), (name, began_at))
+    return dict(newest.values())

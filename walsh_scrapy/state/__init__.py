@@ -14,6 +14,7 @@ from walsh_scrapy.state.reportstore import ReportStore
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runstore import RunStore
 from walsh_scrapy.state.sql import NO_TERMS, Terms
+from walsh_scrapy.state.tables import STATE_ID_SQL
 from walsh_scrapy.state.upgrades import upgrade as upgrade_state
 from walsh_scrapy.state.views import ViewQuery
 
@@ -57,6 +58,11 @@ class State:
         self.runs = RunStore(self.database)
         self.reports = ReportStore(self.database)
         self.backups = BackupStore(self.database)
+
+    @property
+    def id(self) -> str:
+        """The id of this state. A noticed copy has another one, and so has a moved state."""
+        return str(self.database.scalar(STATE_ID_SQL))
 
     def rows(
         self,

@@ -154,6 +154,11 @@ class Database:
     def __str__(self) -> str:
         return without_password(self._engine.url)
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the database ends with this process."""
+        return self.is_sqlite and self.file is None
+
     def write(self, work: Callable[[Connection], _Result], subject: str = "") -> _Result:
         """Run ``work`` in one transaction, and return its value after the commit.
 
@@ -227,7 +232,7 @@ class Database:
 
     def _snapshot_engine(self) -> Engine:
         """Return an engine for a separate connection; of a state in memory it reads a copy."""
-        if not self.is_sqlite or self.file is not None:
+        if not self.is_in_memory:
             return engine_of(self._engine.url, poolclass=NullPool)
         copy = sqlite3.connect(":memory:", isolation_level=None)
         with self._engine.connect() as connection:

@@ -22,7 +22,15 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.database import Database, create_schema
 from walsh_scrapy.state.errors import StateError, describe_error, refuses_values
 from walsh_scrapy.state.retention import OF_FILE
-from walsh_scrapy.state.tables import STATE_ID, VERSION, choices, metadata, schema_version, versions
+from walsh_scrapy.state.tables import (
+    STATE_ID,
+    STATE_ID_SQL,
+    VERSION,
+    choices,
+    metadata,
+    schema_version,
+    versions,
+)
 from walsh_scrapy.state.upgrades import live_workers
 from walsh_scrapy.state.views import VIEWS
 
@@ -45,7 +53,6 @@ _NUMBERED: Final = [
 ]
 #: The rows of `choices` that each database has for itself.
 _OWN_CHOICES: Final = choices.c.name.in_((STATE_ID, *OF_FILE, *VIEWS))
-_ID_SQL: Final = select(choices.c.value).where(choices.c.name == STATE_ID)
 #: The last number of the sequence of a column; NULL if there is none, or it may not be read.
 _POSTGRESQL_LAST_ID_SQL: Final = text(
     "SELECT CASE WHEN has_sequence_privilege(name, 'SELECT')"
@@ -86,7 +93,7 @@ class _Move:
         self._target = target
         self._report = report
         self._id = token_hex(8)
-        self._source_id = snapshot.scalar(_ID_SQL)
+        self._source_id = snapshot.scalar(STATE_ID_SQL)
         self._counts = {table.name: _count(snapshot, table) for table in _TABLES}
         self._last_ids = {column: _last_id(snapshot, column) for column in _NUMBERED}
         if busy := live_workers(snapshot):
@@ -101,7 +108,7 @@ class _Move:
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         if not create_schema(connection):
             self._check_version(connection)
-            state_id = connection.scalar(_ID_SQL)
+            state_id = connection.scalar(STATE_ID_SQL)
             if state_id == self._id:  # only the answer to COMMIT was lost
                 return self._counts
             # Before the lock, which the snapshot of the same database would hold up.

@@ -35,7 +35,7 @@ SOURCE_SINCE: Final = """CASE problem WHEN 'gone' THEN visited_at WHEN 'failing'
         WHEN 'moved' THEN moved_since END"""
 #: The last runs, which count, and the seconds in which a file was read whose sources count.
 _MAX_RUNS: Final = 2_000
-_FILE_SECONDS: Final = 30 * 86_400.0
+FILE_SECONDS: Final = 30 * 86_400.0
 #: A hold for over a day, and not only because the host cannot be reached.
 IS_LONG_HOLD: Final = "hold_until - hold_since > 86400.0 AND coalesce(hold_by, '') <> 'unreachable'"
 #: Crawls that begin sooner one after another are one.
@@ -214,7 +214,7 @@ def _files(sql: Sql) -> str:
     """Return the files whose sources count: one, or those that were read lately."""
     if sql.terms.file is not None:
         return sql.file
-    return f"SELECT id FROM files WHERE read_at > {sql.now} - {_FILE_SECONDS}"
+    return f"SELECT id FROM files WHERE read_at > {sql.now} - {FILE_SECONDS}"
 
 
 def _latest(sql: Sql) -> str:

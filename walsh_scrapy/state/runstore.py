@@ -156,6 +156,13 @@ class RunStore(Store):
             query = query.where(runs.c.command == "")
         return [run_of(row) for row in self._all(query)]
 
+    def has_ended_crawl(self, besides: int | None) -> bool:
+        """Return True if a crawl has ended, except for the run with the number ``besides``."""
+        ended = select(runs.c.id).where(
+            runs.c.command == "", runs.c.ended_at.is_not(None), runs.c.id != (besides or 0)
+        )
+        return self._database.first(ended.limit(1)) is not None
+
     def first_beside(self, run: RunRecord) -> float:
         """Return the start of the first run that was still going on when another one began.
 

@@ -105,6 +105,9 @@ choices = Table(
     Column("value", String(255), nullable=False),
 )
 
+#: The query for that id.
+STATE_ID_SQL: Final = select(choices.c.value).where(choices.c.name == STATE_ID)
+
 # There is no second index, because crawls write rows far more often than commands read all of them.
 #: The pacing of each host or domain that was requested in the last 90 days.
 hosts = Table(

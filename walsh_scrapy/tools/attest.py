@@ -29,7 +29,8 @@ def run(call: Call) -> int:
         attestation = attest(log, state.now(), bot, call.arguments.since or 0.0)
     if not attestation.requests and not attestation.entries:
         raise CommandError(
-            "there is nothing to attest: the state database has no request and no entry"
+            f"there is nothing to attest: the state database has no request of {bot.ua_token}, and "
+            "no entry"
         )
     as_json = call.arguments.json
     rows = attestation.rows if as_json else list(_build_table(attestation))
@@ -82,4 +83,8 @@ def _summarize(attestation: Attestation, bot: Bot) -> str:
     entries = count_of(attestation.entries, "entry", "entries")
     end = "no MUST is broken" if attestation.holds else "a MUST is broken"
     subject = f"{bot.ua_token}, {requests} and {entries} until {rfc3339(attestation.until)}"
-    return f"{subject}: {counts}; {end}"
+    others = "".join(
+        f"; not judged: {count_of(count, 'request')} of {token}, another bot on this state"
+        for token, count in attestation.others.items()
+    )
+    return f"{subject}: {counts}; {end}{others}"

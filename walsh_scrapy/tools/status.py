@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.feeds.sources.loading import read_declarations
 from walsh_scrapy.feeds.sources.source import SourcesError
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.files import atomic_file
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.problems import Problem, Severity, changed_since, in_order, problems_of
-from walsh_scrapy.tools.call import Unusable, WrongCall
+from walsh_scrapy.tools.call import Unusable
+from walsh_scrapy.tools.metrics import count_problems, project_name, read_values, write_metrics
 from walsh_scrapy.tools.show import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from scrapy.settings import BaseSettings
 
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
 _COLUMNS: Final = ("severity", "since", "subject", "command", "problem")
-#: The numbers for a monitor: rows of a view by the values of a column, with a condition.
-_COUNTED: Final = (
-    ("sources", "problem", "is_declared"),
-    ("hosts", "problem", ""),
-    ("runs", "state", ""),
-)
 
 
 def run(call: Call) -> int:
@@ -42,6 +34,7 @@ def run(call: Call) -> int:
     from walsh_scrapy.state import StateError
 
     arguments = call.arguments
+    project = project_name(call.settings)
     try:
         with call.state_if_any() as state:
             problems = find_problems(
@@ -52,17 +45,19 @@ def run(call: Call) -> int:
                 is_named=bool(arguments.sources),
             )
             empty = f"no problem; {_describe_last_end(state)}{_describe_last_check(state)}"
-            counts = _count(state) if arguments.prometheus and state else {}
+            if arguments.prometheus:
+                values = count_problems(problems)
+                if state is not None:
+                    values |= read_values(state, _files_that_count(call, state))
+                write_metrics(arguments.prometheus, project, values)
             changes = None
             if arguments.since_last is not None:
                 changes = _change_report(state, arguments.since_last, problems)
     except (BadSetting, StateError):
         if arguments.prometheus:  # because a monitor would otherwise see the old numbers
             problem = Problem(Severity.CRITICAL, "state", "")
-            _write_metrics(arguments.prometheus, [problem], {})
+            write_metrics(arguments.prometheus, project, count_problems([problem]))
         raise
-    if arguments.prometheus:
-        _write_metrics(arguments.prometheus, problems, counts)
     if changes is not None:
         if changes or not arguments.quiet:
             columns = ("change", *_COLUMNS)
@@ -107,50 +102,6 @@ def _describe_last_end(state: State | None) -> str:
     return f"the last crawl ended at {format_moment(max(ends))}" if ends else "no crawl has ended"
 
 
-def _count(state: State) -> Mapping[str, Mapping[str | None, int]]:
-    """Return the number of rows of each view by the values of its column."""
-    counts: dict[str, Mapping[str | None, int]] = {}
-    for name, column, where in _COUNTED:
-        columns = f"{column} AS value, count(*) AS number"
-        rows = state.rows(f"readable_{name}", columns=columns, where=where, group_by=column)
-        counts[f"{name}_by_{column}"] = {row["value"]: row["number"] for row in rows}
-    return counts
-
-
-def _write_metrics(
-    path: str, problems: Sequence[Problem], counts: Mapping[str, Mapping[str | None, int]]
-) -> None:
-    """Write a file for the textfile collector of the Prometheus node exporter.
-
-    The file is replaced at once. Raises WrongCall if it cannot be written.
-    """
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise WrongCall(f"--prometheus {path}: the folder does not exist")
-    severities = Counter(problem.severity.value for problem in problems)
-    by_severity: dict[str | None, int] = {
-        severity.value: severities[severity.value] for severity in Severity
-    }
-    lines = _gauge(
-        "status_timestamp_seconds", "Time when this file was written.", {"": time.time()}
-    )
-    for name, values in {"problems_by_severity": by_severity, **counts}.items():
-        metric, _, label = name.partition("_by_")
-        samples = {f'{{{label}="{value or "none"}"}}': count for value, count in values.items()}
-        lines += _gauge(metric, f"Number of {metric} by {label}.", samples)
-    try:
-        with atomic_file(target) as file:
-            file.write("".join(f"{line}\n" for line in lines).encode())
-    except OSError as error:
-        raise WrongCall(f"--prometheus {path}: {error.strerror}") from None
-
-
-def _gauge(name: str, help_text: str, samples: Mapping[str, float]) -> list[str]:
-    """Return the lines of a metric; ``samples`` has the values by their labels."""
-    head = [f"# HELP walsh_{name} {help_text}", f"# TYPE walsh_{name} gauge"]
-    return head + [f"walsh_{name}{labels} {value}" for labels, value in samples.items()]
-
-
 _MIB: Final = 1024 * 1024
 #: Less free space for the state database than this is a problem.
 MIN_DISK_MIB: Final = 1024
@@ -186,6 +137,16 @@ def find_problems(
         problems += _check_pages(state)
         problems += problems_of(state.rows("problem_facts", terms=terms))
     return in_order(problems)
+
+
+def _files_that_count(call: Call, state: State) -> list[Terms]:
+    """Return the terms of the sources file that the call names, or of all that were read lately."""
+    from walsh_scrapy.state.sql import Terms
+
+    if call.arguments.sources:
+        return [terms_of(state, call.sources_file, call.options)]
+    files = Stores(state).recent_files(state.now())
+    return [Terms(file, call.options.min_revisit) for file in files]
 
 
 def terms_of(state: State, sources_file: str, options: Options) -> Terms:

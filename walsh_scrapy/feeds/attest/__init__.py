@@ -15,6 +15,7 @@ from walsh_scrapy.feeds.attest.rowchecks import (
     check_lists,
     check_robots,
     check_targets,
+    count_others,
 )
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.durations import rfc3339
@@ -37,6 +38,7 @@ class Attestation:
     requests: int  #: the number of audited requests
     entries: int  #: the number of audited entries
     until: float  #: the last moment that was audited
+    others: dict[str, int]  #: the requests of other bots, which are not judged, by product token
 
     @property
     def holds(self) -> bool:
@@ -46,9 +48,12 @@ class Attestation:
 
 
 def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> Attestation:
-    """Audit the state of a bot at ``now``. Requests before ``since`` are read, but not judged."""
+    """Audit the state of a bot at ``now``. Requests before ``since`` are read, but not judged.
+
+    Nor are those of other bots that use the same state.
+    """
     span = log.bounds(now, since)
-    record = Record(log.connection, span, now)
+    record = Record(log.connection, span, now, bot)
     tally = Tally()
     requests = ask_identity(record, tally, bot)
     delays = check_robots(record, tally)
@@ -59,7 +64,7 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
     ask_visits(record, tally)
     entries = ask_entries(record, tally)
     rows = [_build_row(row, tally, record, bot) for row in CHECKLIST]
-    return Attestation(rows, requests, entries, span.until)
+    return Attestation(rows, requests, entries, span.until, count_others(record))
 
 
 def _build_row(row: ChecklistRow, tally: Tally, record: Record, bot: Bot) -> dict[str, Any]:

@@ -197,6 +197,8 @@ class Tally:
 
 #: The end of an exchange of `requests r`.
 ENDED_AT: Final = end_of_exchange("r")
+#: Whether `requests r` is in the span of the audit.
+IN_SPAN: Final = "r.requested_at >= :since AND r.requested_at <= :until"
 #: Whether the answer is a redirect.
 IS_REDIRECT: Final = "(r.status BETWEEN 300 AND 399 AND r.status <> 304)"
 
@@ -225,6 +227,10 @@ class RunFacts(NamedTuple):
         """Whether the run did not have the identity of Walsh-Research."""
         return self.ua_token != UA_TOKEN
 
+    def is_of(self, bot: Bot) -> bool:
+        """Return True for a run of this bot, and for one whose name is not recorded."""
+        return self.ua_token.lower() in ("", bot.ua_token.lower())
+
 
 class Run(NamedTuple):
     """One run of the audited bot."""
@@ -234,9 +240,12 @@ class Run(NamedTuple):
 
 
 class Record:
-    """The state of a bot as of one moment."""
+    """The state of a bot as of one moment.
 
-    def __init__(self, connection: Connection, span: TimeSpan, now: float) -> None:
+    Other bots may use the same state. Their requests are not judged, but gaps count from them too.
+    """
+
+    def __init__(self, connection: Connection, span: TimeSpan, now: float, bot: Bot) -> None:
         self.sql = Sql.for_dialect(connection.dialect)
         self._connection = connection
         self._span = {"since": span.since, "until": span.until}
@@ -245,7 +254,20 @@ class Record:
         #: From this time on, the log has every request on which a later request may depend.
         self.log_since = self._find_log_start()
         rows = self.rows("SELECT id, command, settings FROM runs")
-        self.runs = {row.id: Run(row.command, _read_facts(row.settings)) for row in rows}
+        runs = {row.id: Run(row.command, _read_facts(row.settings)) for row in rows}
+        #: The runs of the bot, and those of other bots, by their numbers.
+        self.runs = {number: run for number, run in runs.items() if run.facts.is_of(bot)}
+        self.runs_of_others = {
+            number: run for number, run in runs.items() if number not in self.runs
+        }
+        #: The condition that a row `r` with a `run` is no other bot's.
+        self.is_of_bot = "1 = 1"
+        if self.runs_of_others:
+            token = self.sql.field("settings", "ua_token")
+            self.is_of_bot = f"""coalesce(r.run, 0) NOT IN (SELECT id FROM runs
+                WHERE lower(coalesce({token}, '')) NOT IN ('', '{bot.ua_token.lower()}'))"""
+        #: The condition that a request `r` is judged.
+        self.is_judged = f"{IN_SPAN} AND {self.is_of_bot}"
         steps = [(row.since, row.until) for row in self.rows(clock_steps(self.sql))]
         values = ", ".join(f"({since!r}, {until!r})" for since, until in steps or [(0.0, 0.0)])
         #: Two CTEs: the time spans in which a clock was set, and the facts of each run.

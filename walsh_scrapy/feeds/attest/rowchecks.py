@@ -9,6 +9,7 @@ seconds.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ from walsh_scrapy.feeds.attest.record import (
     ENDED_AT,
     FORGOTTEN,
     IN_FUTURE,
+    IN_SPAN,
     IS_REDIRECT,
     NO_COPY,
     NO_FETCH,
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
 
 DAY: Final = 86_400.0
-IN_SPAN: Final = "r.requested_at >= :since AND r.requested_at <= :until"
 #: The same as `policy.backoff.is_refusal`, in SQL.
 _IS_REFUSED: Final = "(r.status IN (429, 503) OR (r.purpose = 'robots' AND r.status >= 500))"
 #: The maximum jitter, as a factor of the hold (`policy.backoff.backoff_delay`).
@@ -62,14 +63,14 @@ _GOOD_ENDS: Final = "('finished', 'shutdown', 'deferred')"
 
 
 def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
-    """Check the User-Agents of all runs; return the number of requests.
+    """Check the User-Agents of the runs; return the number of requests.
 
     Walsh-Research must have an exact User-Agent. Other bots are recognized by their product token.
     """
     is_walsh_research = bot.ua_token == UA_TOKEN
     total = 0
     counted = f"""SELECT r.run, count(*) AS count, min(r.id) AS first FROM requests r
-        WHERE {IN_SPAN} GROUP BY r.run"""
+        WHERE {record.is_judged} GROUP BY r.run"""
     for number, count, first in record.rows(counted):
         total += count
         run = record.runs.get(number)
@@ -81,7 +82,8 @@ def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
         outcome = "" if sent == expected else "user-agent"
         tally.add("1", outcome, count, first, f"run {number} sent {run.facts.user_agent!r}")
     (later,) = record.rows(
-        "SELECT count(*) AS count, min(id) AS first FROM requests WHERE requested_at > :future",
+        f"""SELECT count(*) AS count, min(r.id) AS first FROM requests r
+            WHERE r.requested_at > :future AND {record.is_of_bot}""",
         future=record.future,
     )
     if later.count:
@@ -91,6 +93,17 @@ def ask_identity(record: Record, tally: Tally, bot: Bot) -> int:
     for first, count in record.rows(forgotten):
         tally.add("1", FORGOTTEN, count, first)
     return total
+
+
+def count_others(record: Record) -> dict[str, int]:
+    """Return the number of requests that other bots sent by this state, by product token."""
+    counts: Counter[str] = Counter()
+    if record.runs_of_others:
+        counted = f"SELECT r.run, count(*) AS count FROM requests r WHERE {IN_SPAN} GROUP BY r.run"
+        for number, count in record.rows(counted):
+            if run := record.runs_of_others.get(number):
+                counts[run.facts.ua_token] += count
+    return dict(counts)
 
 
 def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, float]]) -> None:
@@ -143,7 +156,7 @@ SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
             WHEN hold > 0.0 AND hold < least - {GAP_TOLERANCE}
                 THEN {no_growth}
             ELSE '' END AS refusal
-    FROM judged r WHERE {IN_SPAN}
+    FROM judged r WHERE {record.is_judged}
 ) outcomes GROUP BY pace, refusal"""
     rows = json.dumps([delay for delay in delays if delay[2] > 1.0])
     for pace, refusal, count, first in record.rows(counted, delays=rows):
@@ -234,7 +247,7 @@ WITH {record.shared}, visits AS (
         max(CASE WHEN {is_answered} THEN r.requested_at END) AS answered_at,
         max(CASE WHEN r.source IS NULL THEN 1 ELSE 0 END) AS has_no_source
     FROM requests r WHERE r.purpose = 'target' AND r.requested_at <= :until
-        AND (r.source IS NOT NULL OR r.redirected_from IS NULL)
+        AND (r.source IS NOT NULL OR r.redirected_from IS NULL) AND {record.is_of_bot}
     GROUP BY coalesce(nullif(r.source, ''), r.url), r.run
 ), neighbours AS (
     SELECT v.*, t.run AS known_run, t.command, t.force,
@@ -267,15 +280,16 @@ def ask_conditional(record: Record, tally: Tally) -> None:
     """
     counted = f"""
 WITH {record.shared}, answered AS (
-    SELECT r.id, r.requested_at, r.conditional, lag(CASE WHEN r.has_validator OR r.status = 304
-        THEN 1 ELSE 0 END) OVER (PARTITION BY r.url ORDER BY r.requested_at, r.id) AS had_validator
+    SELECT r.id, r.run, r.requested_at, r.conditional,
+        lag(CASE WHEN r.has_validator OR r.status = 304 THEN 1 ELSE 0 END)
+            OVER (PARTITION BY r.url ORDER BY r.requested_at, r.id) AS had_validator
     FROM requests r JOIN terms t ON t.run = r.run
     WHERE r.purpose = 'target' AND t.command = '' AND r.status IN (200, 304) AND r.error = ''
 )
 SELECT outcome, count(*) AS count, min(id) AS first FROM (
     SELECT r.id, CASE WHEN r.conditional THEN '' WHEN had_validator = 1 THEN '{_NO_VALIDATOR}' END
         AS outcome
-    FROM answered r WHERE {IN_SPAN}
+    FROM answered r WHERE {record.is_judged}
 ) outcomes WHERE outcome IS NOT NULL GROUP BY outcome"""
     for outcome, count, first in record.rows(counted):
         tally.add("7", outcome, count, first)
@@ -292,7 +306,8 @@ _DUPLICATES: Final = """SELECT max(key) AS first FROM entries
 def ask_entries(record: Record, tally: Tally) -> int:
     """Check the entries, and the number of new entries by run; return the number of entries."""
     total = 0
-    entries = "SELECT key, kind, item, first_seen FROM entries WHERE first_seen >= :since"
+    entries = f"""SELECT key, kind, item, first_seen FROM entries r
+        WHERE first_seen >= :since AND {record.is_of_bot}"""
     for key, kind, item, first_seen in record.rows(entries):
         total += 1
         if not item:
@@ -309,6 +324,8 @@ def ask_entries(record: Record, tally: Tally) -> int:
         FROM runs LEFT JOIN (SELECT run, count(*) AS count FROM entries GROUP BY run) stored
         ON stored.run = runs.id WHERE runs.ended_at >= :since AND runs.ended_at <= :until"""
     for number, summary, stored in record.rows(counted):
+        if number not in record.runs:
+            continue
         reported = json.loads(summary or "{}").get("new_entries", 0)
         if reported > stored:
             detail = f"reported {reported} new entries, of which {stored} were new"
@@ -368,7 +385,7 @@ FROM (
             WHEN {_IS_FAILURE.format("r.robots_status")} THEN 'failure' ELSE '' END AS flag
     FROM requests r LEFT JOIN terms t ON t.run = r.run
         LEFT JOIN fetches f ON f.host = r.host AND f.robots_at = r.robots_at
-    WHERE r.purpose <> 'robots' AND {IN_SPAN}
+    WHERE r.purpose <> 'robots' AND {record.is_judged}
 ) flagged GROUP BY terms, robots, url, flag ORDER BY robots, terms"""
     delays = {}
     read_rules = lru_cache(maxsize=1)(partial(_read_rules, record))
@@ -430,7 +447,7 @@ def check_lists(record: Record, tally: Tally) -> None:
     """Check the requests by the blocklist that they name."""
     refreshes = {}
     named = f"""SELECT DISTINCT r.blocklist FROM requests r
-        WHERE r.blocklist IS NOT NULL AND {IN_SPAN}"""
+        WHERE r.blocklist IS NOT NULL AND {record.is_judged}"""
     for (copy,) in list(record.rows(named)):
         listed, outcome, detail = _read_list(record, copy)
         tally.add("3c", outcome, 1, copy, detail)
@@ -483,7 +500,7 @@ SELECT terms, blocklist, url, flag, is_in_force, count(*) AS count_, min(id) AS 
             AS before FROM requests r) r
         LEFT JOIN terms t ON t.run = r.run LEFT JOIN named n ON n.run = r.run
         LEFT JOIN refreshes l ON l.copy = coalesce(r.blocklist, 0)
-    WHERE {IN_SPAN}
+    WHERE {record.is_judged}
 ) flagged GROUP BY terms, blocklist, url, flag, is_in_force ORDER BY blocklist"""
 
 
@@ -538,7 +555,7 @@ SELECT terms, purpose, url, source, flag, count(*) AS count_, min(id) AS first F
             WHEN {gates["private"]} > 0 THEN 'private hop' ELSE 'hop' END AS flag
     FROM requests r LEFT JOIN terms t ON t.run = r.run
         LEFT JOIN redirects q ON q.run = r.run AND q.url = r.redirected_from
-    WHERE {IN_SPAN}
+    WHERE {record.is_judged}
 ) flagged GROUP BY terms, purpose, url, source, flag ORDER BY terms, source"""
     source_urls = _SourceUrls(record)
     read_declaration = lru_cache(maxsize=1)(partial(_read_declaration, record))

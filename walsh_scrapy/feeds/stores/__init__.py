@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
 from walsh_scrapy.feeds.stores.entrystore import EntryStore
 from walsh_scrapy.feeds.stores.forgetting import ForgetStore
 from walsh_scrapy.feeds.stores.handover import HandoverStore
 from walsh_scrapy.feeds.stores.sourcestore import LlmsTxtStore, SourceStore
 from walsh_scrapy.feeds.stores.sync import DeclarationCopies, Sync, SyncedFile
+from walsh_scrapy.state.problemview import FILE_SECONDS
+from walsh_scrapy.state.tables import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +43,11 @@ class Stores:
     def file_id(self, path: str | Path) -> int:
         """Return the number of a sources file; 0, which no file has, if it was never read."""
         return Sync(self._database, path, 0.0).file_id()
+
+    def recent_files(self, now: float) -> list[int]:
+        """Return the numbers of the sources files that count at ``now``, in epoch seconds."""
+        recent = select(files.c.id).where(files.c.read_at > now - FILE_SECONDS)
+        return [number for (number,) in self._database.all(recent)]
 
     def has_read(self, path: str | Path) -> bool:
         """Return True if the state has the sources of a file as it is now. Raises SourcesError."""

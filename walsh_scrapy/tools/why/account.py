@@ -6,7 +6,6 @@ An account never names another site, unless the host itself redirected there (de
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -139,9 +138,9 @@ class Account:
     url: str | None  #: the URL, if the call was about one URL
     days: Days
     sender: Sender
-    #: The requests of this bot, with their gaps, and its denials, in the order of time.
+    #: The requests with their gaps, and the denials, in the order of time; each has its `bot`.
     requests: Sequence[Row]
-    others: Sequence[Row]  #: other bots that use this state: their requests and denials, counted
+    others: Sequence[Row]  #: other bots that use this state and have rows in these days
     robots: Sequence[Row]  #: each robots.txt that allowed or denied one of the requests
     overrides: Sequence[Row]  #: what the operator changed, on any day
     now: str
@@ -177,11 +176,15 @@ class _Reader:
     def _find_run(self, number: int | None) -> RunRecord | None:
         return None if number is None else self.state.runs.find(number)
 
-    def is_of_this_bot(self, row: Row) -> bool:
-        """Return False for a row of another bot that uses this state, by its name in robots.txt."""
+    def bot(self, row: Row) -> str:
+        """Return whose row this is: the name of a bot in robots.txt; by default of this bot."""
         run = self.run(row["run"])
         token = self._token if run is None else str(run.settings.get("ua_token", self._token))
-        return token.casefold() == self._token.casefold()
+        return self._token if token.casefold() == self._token.casefold() else token
+
+    def is_of_this_bot(self, row: Row) -> bool:
+        """Return False for a row of another bot that uses this state."""
+        return self.bot(row) == self._token
 
     def sender(self, rows: Iterable[Row]) -> Sender:
         """Return this bot, as the runs of its rows have it."""
@@ -273,15 +276,15 @@ class _Reader:
         row["visit_time_began_at"] = None
         if row["robots"] is None or row["url"] == robots_url(row["url"]):
             return
-        rules = self.rules(row["robots"])
+        rules = self.rules(row["robots"], row["bot"])
         sent_at = datetime.fromisoformat(row["requested_at"])
         if rules is not None and (began_at := rules.opened(sent_at)):
             row["visit_time_began_at"] = rfc3339(began_at.timestamp())
 
-    def _read_rules(self, sha256: str) -> Rules | None:
-        """Return the rules for this bot in a stored robots.txt, or None if it is not stored."""
+    def _read_rules(self, sha256: str, bot: str) -> Rules | None:
+        """Return the rules for a bot in a stored robots.txt, or None if it is not stored."""
         body = self.state.evidence.copy(sha256)
-        return None if body is None else RobotsTxt.parse(body).rules_for(self._token)
+        return None if body is None else RobotsTxt.parse(body).rules_for(bot)
 
     def robots(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield each robots.txt that allowed or denied one of the rows."""
@@ -430,9 +433,8 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
                 f"{chosen.arguments}` shows all requests to the host"
             )
         rows = [row for row in rows if row.get("purpose") == "robots" or row in matches]
-    others = _count_other_bots(reader, rows)
-    rows = [row for row in rows if reader.is_of_this_bot(row)]
     for row in rows:
+        row["bot"] = reader.bot(row)
         if row["record"] == "request":
             reader.add_window(row)
             row["hold_ended_at"] = _hold_ended_at(row, overrides)
@@ -445,7 +447,7 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
         days=chosen,
         sender=sender,
         requests=rows,
-        others=others,
+        others=_find_other_bots(reader, rows),
         robots=list(reader.robots(rows)),
         overrides=overrides,
         now=now,
@@ -462,17 +464,14 @@ def is_good(status: int | None) -> bool:
     return status is not None and (200 <= status < 300 or status == 304)
 
 
-def _count_other_bots(reader: _Reader, rows: Iterable[Row]) -> list[Row]:
-    """Return a row for each other bot, with the numbers of its requests and denials."""
-    counts: dict[str, Counter[str]] = {}
+def _find_other_bots(reader: _Reader, rows: Iterable[Row]) -> list[Row]:
+    """Return a row for each other bot with one of these rows, by its newest User-Agent."""
+    agents: dict[str, str] = {}
     for row in rows:
         run = reader.run(row["run"])
         if run is not None and not reader.is_of_this_bot(row):
-            counts.setdefault(str(run.settings["user_agent"]), Counter())[row["record"]] += 1
-    return [
-        {"user_agent": name, "requests": numbers["request"], "denials": numbers["denial"]}
-        for name, numbers in counts.items()
-    ]
+            agents[row["bot"]] = str(run.settings["user_agent"])
+    return [{"bot": bot, "user_agent": agent} for bot, agent in agents.items()]
 
 
 def _hold_ended_at(row: Row, overrides: Iterable[Row]) -> str | None:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.urls import robots_url
-from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds
+from walsh_scrapy.policy.wording import cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
 from walsh_scrapy.tools.why.account import is_good
 
@@ -62,8 +62,10 @@ def _facts(account: Account) -> Iterator[str]:
     """Yield the lines about the requests, which may quote the site."""
     yield ""
     if account.requests:
+        bot = ("bot",) if account.others else ()
+        headings = (*bot, "time", "answer", "gap", "required", "robots.txt", "url")
         cells = [_request_cells(row, account) for row in account.requests]
-        yield from _table(("time", "answer", "gap", "required", "robots.txt", "url"), cells)
+        yield from _table(headings, cells)
     if any(row["record"] == "request" for row in account.requests):
         units = f"all hosts of {account.domain}" if account.domain else "this host"
         yield f"A gap begins at the end of the previous request to {units}. The minimum is 1 s;"
@@ -104,7 +106,8 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterat
 def _request_cells(row: Row, account: Account) -> tuple[str, ...]:
     decision = cut(_describe_decision(row), _MAX_DECISION_LENGTH) + _name_copy(row, account)
     time = _format_time(row, account)
-    return time, _describe_answer(row), *_gap_cells(row), decision, row["url"]
+    bot = (row["bot"],) if account.others else ()
+    return *bot, time, _describe_answer(row), *_gap_cells(row), decision, row["url"]
 
 
 def _format_time(row: Row, account: Account) -> str:
@@ -208,13 +211,11 @@ def _describe_hold(row: Row, day: str, domain: str | None) -> str:
 
 
 def _describe_other_bot(row: Row) -> str:
-    """Return a sentence about the requests of another bot that uses the same state."""
-    counts = [count_of(row["requests"], "request")]
-    if row["denials"]:
-        counts.append(f"{count_of(row['denials'], 'request')} that it did not send")
-    listed = " and ".join(counts)
-    bot = f"another bot, {row['user_agent']}"
-    return f"Not listed, although gaps count from them too: {listed} of {bot}"
+    """Return a sentence about another bot that uses the same state."""
+    return (
+        f"{row['bot']} is another bot ({row['user_agent']}), which keeps the same delays with us. "
+        "This letter does not speak for it."
+    )
 
 
 # ---- robots.txt, overrides, next visits ----
