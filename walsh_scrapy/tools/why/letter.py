@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.urls import robots_url
-from walsh_scrapy.policy.wording import cut, for_others, format_seconds
+from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
 from walsh_scrapy.tools.why.account import is_good
 
