@@ -104,13 +104,13 @@ LAST_END = hosts.c.request_ended_at
         Patch(_STATE, "begin", "\"wait\" if snapshot.times.owner == worker.id else \"lost\"",
               '"wait"'),
         Patch(_STATE, "lock_if_owned",
-              "return connection.execute(_LOCK_OWNED_SQL, params).first() is not None",
+              "return execute(connection, _LOCK_OWNED_SQL, params).first() is not None",
               "return True"),
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch("walsh_scrapy/state/evidence.py", "log_begin", "number = connection",
-              'number = -1 if record.purpose == "robots" else connection'),
+        Patch("walsh_scrapy/state/evidence.py", "log_begin", "number = execute",
+              'number = -1 if record.purpose == "robots" else execute'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
         Patch(_BACKOFF, "Backoff.hold", "if retry_after:", "if False:"),

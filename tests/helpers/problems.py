@@ -18,7 +18,7 @@ from pathlib import Path
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
-from sqlalchemy import Connection, Engine, event, make_url, text
+from sqlalchemy import Engine, event, make_url, text
 
 import walsh_scrapy
 from walsh_scrapy import downloadhandler
@@ -36,7 +36,7 @@ from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
-from walsh_scrapy.state import database, engine, ownership, waiting
+from walsh_scrapy.state import database, engine, ownership, records, waiting
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
@@ -104,6 +104,15 @@ class CountedStatements(Extension):
         self.counts = Counter()
         event.listen(Engine, "before_cursor_execute", self.before_cursor_execute)
         event.listen(Engine, "after_cursor_execute", self.after_cursor_execute)
+        run = records.run_by_driver
+
+        def counted(connection, statement, *arguments):
+            cursor = run(connection, statement, *arguments)
+            self.before_cursor_execute(connection, cursor, statement)
+            self.after_cursor_execute(connection, cursor, statement)
+            return cursor
+
+        records.run_by_driver = counted
 
     def before_cursor_execute(self, connection, cursor, statement, *_):
         self.counts["statements"] += statement != str(database._CLOCK_SQL)
@@ -244,7 +253,7 @@ class UnansweredCommits(Extension):
     """The answer to each COMMIT that lets a host go is lost, with its connection."""
 
     def __init__(self, _crawler):
-        let_go, commit, letting_go = ownership.let_go, Connection.commit, set()
+        let_go, commit, letting_go = ownership.let_go, database.commit, set()
 
         def note(connection, *arguments, **options):
             letting_go.add(connection)
@@ -256,7 +265,7 @@ class UnansweredCommits(Extension):
                 letting_go.clear()
                 connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
 
-        ownership.let_go, Connection.commit = note, unanswered
+        ownership.let_go, database.commit = note, unanswered
 
 
 class FrozenReading(Extension):

@@ -7,7 +7,7 @@ from sqlalchemy import Engine, event
 
 from tests.helpers import oldstate
 from tests.helpers.engine import open_engine
-from walsh_scrapy.state import State
+from walsh_scrapy.state import State, records
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.testing.simulation import FakeClock
 
@@ -68,13 +68,21 @@ def rows(database):
 
 
 @pytest.fixture
-def plans():
+def plans(monkeypatch):
     """Return a list of the plan of each statement from now on, if an index can be used."""
     plans_seen = []
+    run = records.run_by_driver
 
     def explain(connection, _cursor, statement, parameters, context, is_many):
-        if is_many or context.compiled is None or "clock_timestamp" in statement:
-            return
+        if not is_many and context.compiled is not None and "clock_timestamp" not in statement:
+            keep_plan(connection, statement, parameters)
+
+    def run_explained(connection, statement, parameters=None):
+        if parameters is not None:
+            keep_plan(connection, statement, parameters)
+        return run(connection, statement, parameters)
+
+    def keep_plan(connection, statement, parameters):
         cursor, how = connection.connection.cursor(), "EXPLAIN QUERY PLAN "
         if connection.dialect.name != "sqlite":  # else a small table would be read as a whole
             how = "EXPLAIN "
@@ -85,6 +93,7 @@ def plans():
         cursor.close()
 
     event.listen(Engine, "before_cursor_execute", explain)
+    monkeypatch.setattr(records, "run_by_driver", run_explained)
     yield plans_seen
     event.remove(Engine, "before_cursor_execute", explain)
 

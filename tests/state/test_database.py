@@ -14,7 +14,7 @@ from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import Connection, create_engine, func, insert, make_url, select, text, update
+from sqlalchemy import create_engine, func, insert, make_url, select, text, update
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
@@ -342,7 +342,7 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
     postgresql_url, monkeypatch, is_known
 ):
     """No failure is counted twice, and its entries are still new."""
-    write, lost = Connection.commit, []
+    write, lost = database.commit, []
 
     def unanswered(connection):
         write(connection)
@@ -356,7 +356,7 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
         if is_known:
             commit(state, SOURCE)
         known = SOURCE if is_known else None
-        monkeypatch.setattr(Connection, "commit", unanswered)
+        monkeypatch.setattr(database, "commit", unanswered)
         entries = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
         work = Stores(state).sources.outcome_writer(known, failed, entries, host="a.example")
         assert state.write(work).new == {0: "a", 1: "b"}

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         SourceStore,
     )
     from walsh_scrapy.feeds.stores.sync import SyncedFile
-    from walsh_scrapy.state.hoststore import OtherOwner
+    from walsh_scrapy.state.ownership import OtherOwner
     from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.state.retention import Deletable
 

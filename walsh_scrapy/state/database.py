@@ -49,7 +49,7 @@ from walsh_scrapy.state.errors import (
     refuses_values,
     sqlstate_of,
 )
-from walsh_scrapy.state.records import by_key, record_of
+from walsh_scrapy.state.records import by_key, commit, record_of, run_by_driver
 from walsh_scrapy.state.tables import (
     FIRST_VERSION,
     LOCK_NUMBER,
@@ -127,7 +127,8 @@ class Database:
         name = "the target" if is_target else SETTING_NAME
         self._engine = open_engine(url, self._waiting, name)
         # A crawl that was refused at its start does not call ``close``.
-        finalize(self, self._engine.dispose).atexit = False
+        self._kept: list[Connection] = []  #: the connection of the last transaction, or none
+        finalize(self, _close, self._engine, self._kept).atexit = False
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self._begin_sql = begin_statement(self._engine.url)
         self.file = StateFile.from_url(self._engine.url)  #: None on a server, and in memory
@@ -262,7 +263,7 @@ class Database:
     def close(self) -> None:
         """Close the connections; committed rows stay."""
         self._is_closed = True
-        self._engine.dispose()
+        _close(self._engine, self._kept)
 
     def _check_encoding(self) -> None:
         """Raise StateError for a database on PostgreSQL that cannot store every text."""
@@ -352,17 +353,24 @@ class Database:
             reason = str(error.orig).partition("\n")[0]
             logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
 
-    def _run_once(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
-        try:
-            connection = self._engine.connect()
-        except DBAPIError as error:
-            # A server that accepts no connection is treated like one that was lost.
-            error.connection_invalidated = not self.is_sqlite
-            raise
-        with connection:
+    def _connect(self) -> Connection:
+        """Return the kept connection, or a new one; a transaction within another gets its own."""
+        connection = self._kept.pop() if self._kept else None
+        if connection is None or connection.invalidated:
+            try:
+                connection = self._engine.connect()
+            except DBAPIError as error:
+                # A server that accepts no connection is treated like one that was lost.
+                error.connection_invalidated = not self.is_sqlite
+                raise
             if self._simulated_clock:
                 connection.execution_options(clock=self._simulated_clock)
-            connection.exec_driver_sql(begin)
+        return connection
+
+    def _run_once(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
+        connection = self._connect()
+        try:
+            run_by_driver(connection, begin)
             if not self.is_sqlite and self._server_clock.is_old:
                 self._server_clock.measure(
                     lambda: float(connection.execute(_CLOCK_SQL).scalar_one())
@@ -377,7 +385,14 @@ class Database:
                     connection.invalidate()
                     error.connection_invalidated = True
                 raise
-            connection.commit()
+            commit(connection)
+        except BaseException:
+            connection.close()  # this rolls back
+            raise
+        if self._kept or self._is_closed:
+            connection.close()
+        else:
+            self._kept.append(connection)
         return result
 
     def _may_run_again(self, error: DBAPIError, began: float) -> bool:
@@ -404,6 +419,13 @@ class Database:
             self.file.check_same()
         except StateError as error:
             raise self._wrap_error(error) from error
+
+
+def _close(engine: Engine, kept: list[Connection]) -> None:
+    """Close all connections of an engine."""
+    while kept:
+        kept.pop().close()
+    engine.dispose()
 
 
 def create_schema(connection: Connection) -> bool:

@@ -23,6 +23,7 @@ from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import (
     BlocklistCopy,
     columns_of,
+    execute,
     insert_if_new,
     record_of,
     row_of,
@@ -160,7 +161,7 @@ class DenialRecord:
 
 def log_begin(connection: Connection, record: RequestRecord) -> LoggedBegin:
     """Log a request that is about to be sent, within the transaction of its begin."""
-    number = connection.execute(_BEGIN_SQL, _row(record)).scalar_one()
+    number = execute(connection, _BEGIN_SQL, _row(record)).scalar()
     return LoggedBegin(number, record.requested_at)
 
 
@@ -173,20 +174,21 @@ def log_end(
     """
     row = _row(record)
     if begun is None:
-        connection.execute(_INSERT_SQL, row)
+        execute(connection, _INSERT_SQL, row)
         return
     row["connect_duration"] = max(0.0, record.requested_at - begun.at)
-    connection.execute(_END_SQL, {name: row[name] for name in _END_COLUMNS} | {"number": begun.id})
+    ended = {name: row[name] for name in _END_COLUMNS}
+    execute(connection, _END_SQL, ended | {"number": begun.id})
 
 
 def forget_begin(connection: Connection, begun: LoggedBegin) -> None:
     """Delete the row of a request that was never sent: its host must not seem to have got it."""
-    connection.execute(_FORGET_SQL, {"number": begun.id})
+    execute(connection, _FORGET_SQL, {"number": begun.id})
 
 
 def log_no_answer(connection: Connection, begun: LoggedBegin, error: str) -> None:
     """Log that the answer to a request was not its host's, and so put nothing on hold."""
-    connection.execute(_NO_ANSWER_SQL, {"number": begun.id, "reason": error})
+    execute(connection, _NO_ANSWER_SQL, {"number": begun.id, "reason": error})
 
 
 def denial_writer(record: DenialRecord) -> Callable[[Connection], None]:
@@ -196,7 +198,7 @@ def denial_writer(record: DenialRecord) -> Callable[[Connection], None]:
     def write(connection: Connection) -> None:
         for earlier in attempts:  # the answer to its COMMIT was lost
             connection.execute(delete(denials).where(denials.c.id == earlier))
-        attempts.append(connection.execute(_INSERT_DENIAL_SQL, _row(record)).scalar_one())
+        attempts.append(execute(connection, _INSERT_DENIAL_SQL, _row(record)).scalar())
 
     return write
 
@@ -335,7 +337,7 @@ class RobotsStore(Store):
         plain = origin_of(f"http://{host}/")
         secure = origin_of(f"https://{host}/")
         by_origin: dict[str, RobotsCopy | None] = {plain: None, secure: None}
-        rows = connection.execute(_ROBOTS_OF_HOST_SQL, {"plain": plain, "secure": secure})
+        rows = execute(connection, _ROBOTS_OF_HOST_SQL, {"plain": plain, "secure": secure})
         return by_origin | {origin: record_of(RobotsCopy, row) for origin, *row in rows}
 
     def write(
@@ -353,15 +355,14 @@ class RobotsStore(Store):
         """
         name = None
         if copy.body is not None:
-            last = connection.scalar(_ROBOTS_COPY_SQL, {"key": origin})
+            last = execute(connection, _ROBOTS_COPY_SQL, {"key": origin}).scalar()
             name = keep_copy(connection, "robots", copy.body, now=copy.requested_at, last=last)
         upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
         request = {"paced": host, "robots_url": robots_url(origin), "crawl": run}
         since = copy.requested_at - MAX_SETTLING_SECONDS
         answer = {"name": name, "at": copy.requested_at, "last": copy.status}
-        connection.execute(
-            _SET_COPY_SQL, {**request, **answer, "since": since, "purpose_": "robots"}
-        )
+        params = {**request, **answer, "since": since, "purpose_": "robots"}
+        execute(connection, _SET_COPY_SQL, params)
 
     @staticmethod
     def forget(connection: Connection, origin: str) -> None:
@@ -425,7 +426,7 @@ def keep_copy(
     row = {"sha256": name, "kind": kind, "body": body, "first_used_at": now, "last_used_at": now}
     # Sorted, because two crawls that lock rows in different orders could wait for each other.
     for used_name in sorted({name, last or name}):
-        is_kept = connection.execute(_TOUCH_SQL, {"key": used_name, "now": now}).rowcount
+        is_kept = execute(connection, _TOUCH_SQL, {"key": used_name, "now": now}).rowcount
         if used_name == name and not is_kept:
             insert_if_new(connection, copies, row)
     return name

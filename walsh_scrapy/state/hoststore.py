@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, bindparam, func, or_, select
+from sqlalchemy import and_, func, or_, select
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import count_of
@@ -20,7 +20,6 @@ from walsh_scrapy.state.tables import choices, hosts, workers
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from walsh_scrapy.state.ownership import Worker
 
 #: Seconds for which the row of a host is kept after the last moment that it is about.
 KEEP_SECONDS: Final = 90 * 86_400.0
@@ -31,18 +30,6 @@ _WAITS: Final = or_(
     LAST_END + hosts.c.operator_delay > NOW,
 )
 _PACE_BY_SQL: Final = select(choices.c.value).where(choices.c.name == "pace_by")
-_OWNED_BY_OTHERS_SQL: Final = (
-    select(hosts.c.host, workers.c.expires_at, workers.c.sources)
-    .join(workers, workers.c.id == hosts.c.owner)
-    .where(workers.c.id != bindparam("worker"))
-)
-
-
-class OtherOwner(NamedTuple):
-    """Another worker that owns a host."""
-
-    expires_at: float  #: it lives until then, unless it beats; by the database's clock
-    has_same_sources: bool
 
 
 def old_hosts(now: float) -> OldRows:
@@ -81,14 +68,6 @@ class HostStore(Store):
         """Return the hosts that were unreachable when they were requested last."""
         unreachable = select(hosts.c.host).where(hosts.c.unreachable > 0)
         return frozenset(host for (host,) in self._all(unreachable))
-
-    def owned_by_others(self, worker: Worker) -> dict[str, OtherOwner]:
-        """Return the hosts that other workers own."""
-        rows = self._all(_OWNED_BY_OTHERS_SQL, worker=worker.id)
-        return {
-            host: OtherOwner(expires_at, visited == worker.sources)
-            for host, expires_at, visited in rows
-        }
 
     def release(self, host: str, reason: str) -> float:
         """End the hold of a host; see `release_hold`."""

@@ -95,11 +95,13 @@ from walsh_scrapy.policy.pacing import (
 )
 from walsh_scrapy.state.database import NOW, clock_of
 from walsh_scrapy.state.errors import StateError
-from walsh_scrapy.state.records import insert_into
+from walsh_scrapy.state.records import execute, insert_into
 from walsh_scrapy.state.tables import VERSION, hosts, schema_version, workers
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Row
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.dialects.postgresql import Insert
     from sqlalchemy.sql.dml import ReturningInsert, Update
 
@@ -117,6 +119,13 @@ class Worker(NamedTuple):
     started_at: float  #: the start of its run, in epoch seconds by the database's clock
     run: int | None = None  #: its number in the table `runs`
     sources: str = ""  #: names what it visits: workers with the same text visit the same sources
+
+
+class OtherOwner(NamedTuple):
+    """Another worker that owns a host."""
+
+    expires_at: float  #: it lives until then, unless it beats; by the database's clock
+    has_same_sources: bool
 
 
 class HostSnapshot(NamedTuple):
@@ -305,7 +314,13 @@ _OWNS_SQL: Final = (
 #: All hosts, with their times and the present.
 HOSTS_SQL: Final = select(*_TIMES, NOW, hosts.c.host)
 _FIND_SQL: Final = HOSTS_SQL.where(IS_HOST)
+_OWNED_BY_OTHERS_SQL: Final = (
+    select(hosts.c.host, workers.c.expires_at, workers.c.sources)
+    .join(workers, workers.c.id == hosts.c.owner)
+    .where(workers.c.id != bindparam("worker"))
+)
 _LOCK_SQL: Final = _FIND_SQL.with_for_update()
+_NOW_SQL: Final = select(NOW)
 _CORRECTED: Final = (
     "in_flight_until",
     "request_ended_at",
@@ -357,9 +372,9 @@ def beat(connection: Connection, worker: Worker) -> Beat:
     Workers that have not beaten for a day are forgotten.
     """
     clock = clock_of(connection)
-    connection.execute(_FORGET_WORKERS_SQL, clock)
-    connection.execute(_upsert_worker(connection.dialect.name), worker._asdict() | clock)
-    return Beat(*connection.execute(_OTHER_WORKERS_SQL, {"worker": worker.id, **clock}).one())
+    execute(connection, _FORGET_WORKERS_SQL, clock)
+    execute(connection, _upsert_worker(connection.dialect.name), worker._asdict() | clock)
+    return Beat(*execute(connection, _OTHER_WORKERS_SQL, {"worker": worker.id, **clock}).one())
 
 
 def leave(connection: Connection, worker: Worker) -> None:
@@ -380,10 +395,10 @@ def take(
     """
     params = {"key": host, "worker": worker.id, **clock_of(connection)}
     limits = {"started_at": worker.started_at, "may_take_over_until": may_take_over_until}
-    row = _check_schema(connection.execute(_TAKE_SQL, params | limits).one_or_none())
-    if row is None and connection.execute(_FIND_SQL, params).first() is None:
-        new = connection.execute(insert_host(connection.dialect.name), params)
-        row = _check_schema(new.one_or_none())
+    row = _check_schema(execute(connection, _TAKE_SQL, params | limits).first())
+    if row is None and execute(connection, _FIND_SQL, params).first() is None:
+        new = execute(connection, insert_host(connection.dialect.name), params)
+        row = _check_schema(new.first())
     if row is not None:
         return Permission("ready", _correct_clock(connection, host, snapshot_of(row)))
     snapshot = _correct_clock(connection, host, find(connection, host))
@@ -401,7 +416,7 @@ def begin(connection: Connection, host: str, worker: Worker, limits: RequestLimi
         "allowed": limits.allowed,
         **clock_of(connection),
     }
-    row = _check_schema(connection.execute(_BEGIN_SQL, params).one_or_none())
+    row = _check_schema(execute(connection, _BEGIN_SQL, params).first())
     if row is not None:
         return Permission("ready", snapshot_of(row))
     snapshot = _correct_clock(connection, host, find(connection, host))
@@ -433,21 +448,21 @@ def end(
         **_hold_params(times.last_hold),
         **clock_of(connection),
     }
-    is_owner = connection.execute(_END_SQL, params).rowcount == 1
+    is_owner = execute(connection, _END_SQL, params).rowcount == 1
     if not is_owner:
-        connection.execute(_END_LOST_SQL, params)
+        execute(connection, _END_LOST_SQL, params)
     return is_owner
 
 
 def withdraw(connection: Connection, host: str, worker: Worker) -> bool:
     """Take back a request that was never sent; return False if the host was lost."""
-    return connection.execute(_WITHDRAW_SQL, {"key": host, "worker": worker.id}).rowcount == 1
+    return execute(connection, _WITHDRAW_SQL, {"key": host, "worker": worker.id}).rowcount == 1
 
 
 def let_go(connection: Connection, host: str, worker: Worker, *, deferred: bool = False) -> bool:
     """Let a host go; return False if it was lost. ``deferred`` gives the host up for the run."""
     params = {"key": host, "worker": worker.id, **clock_of(connection)}
-    return connection.execute(_DEFER_SQL if deferred else _LET_GO_SQL, params).rowcount == 1
+    return execute(connection, _DEFER_SQL if deferred else _LET_GO_SQL, params).rowcount == 1
 
 
 # ---- other statements about a host ----
@@ -459,7 +474,7 @@ def lock_if_owned(connection: Connection, host: str, worker: Worker) -> bool:
     For transactions that write a visit without `end` or `let_go`.
     """
     params = {"key": host, "worker": worker.id}
-    return connection.execute(_LOCK_OWNED_SQL, params).first() is not None
+    return execute(connection, _LOCK_OWNED_SQL, params).first() is not None
 
 
 def owns(connection: Connection, host: str, worker: Worker) -> bool:
@@ -469,7 +484,7 @@ def owns(connection: Connection, host: str, worker: Worker) -> bool:
     for each other.
     """
     params = {"key": host, "worker": worker.id, **clock_of(connection)}
-    return connection.execute(_OWNS_SQL, params).first() is not None
+    return execute(connection, _OWNS_SQL, params).first() is not None
 
 
 def lengthen_waits(
@@ -477,7 +492,7 @@ def lengthen_waits(
 ) -> None:
     """Give a host a delay and a hold from now on, whoever owns it; longer ones stay."""
     params = {"key": host, "new_delay": delay, **_hold_params(hold), **clock_of(connection)}
-    connection.execute(_LENGTHEN_SQL, params)
+    execute(connection, _LENGTHEN_SQL, params)
 
 
 def take_back(connection: Connection, host: str, times: HostTimes) -> None:
@@ -489,18 +504,28 @@ def take_back(connection: Connection, host: str, times: HostTimes) -> None:
     connection.execute(_TAKE_BACK_SQL, {"key": host, **params})
 
 
+def owned_by_others(connection: Connection, worker: Worker) -> dict[str, OtherOwner]:
+    """Return the hosts that other workers own."""
+    return {
+        host: OtherOwner(expires_at, visited == worker.sources)
+        for host, expires_at, visited in execute(
+            connection, _OWNED_BY_OTHERS_SQL, {"worker": worker.id}
+        )
+    }
+
+
 def find(connection: Connection, host: str) -> HostSnapshot:
     """Return the row of a host; a host that was never requested has empty times."""
     clock = clock_of(connection)
-    row = connection.execute(_FIND_SQL, {"key": host, **clock}).one_or_none()
+    row = execute(connection, _FIND_SQL, {"key": host, **clock}).first()
     if row is not None:
         return snapshot_of(row)
-    return HostSnapshot(HostTimes(), connection.execute(select(NOW), clock).scalar_one())
+    return HostSnapshot(HostTimes(), execute(connection, _NOW_SQL, clock).scalar())
 
 
 def lock(connection: Connection, host: str) -> HostSnapshot | None:
     """Return the row of a host, which nobody can change until the transaction ends."""
-    row = connection.execute(_LOCK_SQL, {"key": host, **clock_of(connection)}).one_or_none()
+    row = execute(connection, _LOCK_SQL, {"key": host, **clock_of(connection)}).first()
     return None if row is None else snapshot_of(row)
 
 
@@ -510,7 +535,7 @@ def snapshot_of(row: Any) -> HostSnapshot:  # noqa: ANN401 - a row of HOSTS_SQL
     return HostSnapshot(HostTimes(*row[:count]), row[count])
 
 
-def _check_schema(row: Row[Any] | None) -> Row[Any] | None:
+def _check_schema(row: Sequence[Any] | None) -> Sequence[Any] | None:
     """Return a row of `take` or `begin`.
 
     Raises StateError if a newer version has upgraded the state since this process opened it.
@@ -531,9 +556,9 @@ def _correct_clock(connection: Connection, host: str, snapshot: HostSnapshot) ->
     """Write and return a row without times in the future, which a clock that was set back left."""
     if not snapshot.times.ahead_of(snapshot.now):
         return snapshot
-    row = connection.execute(_LOCK_SQL, {"key": host, **clock_of(connection)}).one()
+    row = execute(connection, _LOCK_SQL, {"key": host, **clock_of(connection)}).one()
     times, now, _ = snapshot_of(row)
     right = times.with_clock_at(now)
     params = {f"right_{name}": getattr(right, name) for name in _CORRECTED}
-    connection.execute(_CORRECT_SQL, {"key": host, **params})
+    execute(connection, _CORRECT_SQL, {"key": host, **params})
     return HostSnapshot(right, now, times.ahead_of(now))

@@ -1,11 +1,16 @@
-"""Records: rows of the state as objects, and how a row is written and found.
+"""Records: rows of the state as objects, and the statements that find and write rows.
 
 The tables of the classes here, of `policy.pacing.HostTimes` and of
 `policy.robots.copy.RobotsCopy` have a column for each of their fields.
+
+The statements of each visit are run by the driver itself, with the SQL that SQLAlchemy compiled
+once: to look up, bind and wrap a statement anew each time takes longer than the database does.
+Connections, transactions and the kinds of errors stay SQLAlchemy's.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -13,14 +18,28 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import BinaryExpression, Boolean, bindparam, select
+from sqlalchemy.exc import DBAPIError, NoResultFound
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import operators
 
 from walsh_scrapy.policy.wording import storable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from _typeshed import DataclassInstance
-    from sqlalchemy import Column, Connection, Select, Table
+    from sqlalchemy import Column, ColumnElement, Connection, Dialect, Select, Table
     from sqlalchemy.dialects.postgresql import Insert
+    from sqlalchemy.sql.compiler import SQLCompiler
+    from sqlalchemy.sql.dml import UpdateBase
+    from sqlalchemy.sql.selectable import SelectBase
+
+    Statement = SelectBase | UpdateBase
+    Params = Mapping[str, Any]
+    Row = Sequence[Any]
+    #: Conversions of values, by their places in a row.
+    Processors = tuple[tuple[int, Callable[[Any], Any]], ...]
 
 #: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
@@ -189,7 +208,11 @@ def upsert(
     """Insert a row or several; if the primary key exists, replace the columns that are not kept."""
     row = rows if isinstance(rows, Mapping) else rows[0]
     names = tuple(name for name in row if name not in kept)
-    connection.execute(_upsert(connection.dialect.name, table, names), rows)
+    statement = _upsert(connection.dialect.name, table, names)
+    if isinstance(rows, Mapping):
+        execute(connection, statement, rows)
+    else:
+        execute_for_each(connection, statement, rows)
 
 
 def insert_if_new(
@@ -197,9 +220,9 @@ def insert_if_new(
 ) -> int:
     """Insert the rows whose primary key is new; return how many that were."""
     statement = _insert_if_new(connection.dialect.name, table)
-    return connection.execute(
-        statement, rows, execution_options={"preserve_rowcount": True}
-    ).rowcount
+    if isinstance(rows, Mapping):
+        return execute(connection, statement, rows).rowcount
+    return execute_for_each(connection, statement, rows).rowcount
 
 
 def in_batches(items: Collection[_Item], max_items: int = _MAX_PARAMETERS) -> Iterator[list[_Item]]:
@@ -227,3 +250,207 @@ def insert_into(dialect: str, table: Table) -> Insert:
     # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]
+
+
+# ---- statements that the driver runs itself ----
+
+
+class is_in(BinaryExpression[bool]):  # noqa: N801 - as a function
+    """The condition that a column is in the list of texts of a parameter; see `text_list`."""
+
+    inherit_cache = False  # it is compiled once
+
+    def __init__(self, column: ColumnElement[Any], name: str) -> None:
+        super().__init__(column, bindparam(name), operators.eq, type_=Boolean())
+
+
+@compiles(is_in, "sqlite")
+def _is_in_json(element: is_in, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    column, texts = (compiler.process(part, **options) for part in (element.left, element.right))
+    return f"{column} IN (SELECT CAST(value AS TEXT) FROM json_each({texts}))"  # noqa: S608 - a parameter
+
+
+@compiles(is_in, "postgresql")
+def _is_in_array(element: is_in, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    column, texts = (compiler.process(part, **options) for part in (element.left, element.right))
+    return f"{column} = ANY({texts})"
+
+
+def text_list(connection: Connection, texts: Iterable[str]) -> str | list[str]:
+    """Return a list of texts as a parameter for `is_in`."""
+    values = sorted(texts)  # the same for each run, for those who read a log of statements
+    return json.dumps(values) if connection.dialect.name == "sqlite" else values
+
+
+class Rows:
+    """The rows of a statement, all of them in memory, as tuples or lists."""
+
+    __slots__ = ("_rows", "rowcount")
+
+    def __init__(self, rows: Sequence[Row], rowcount: int) -> None:
+        self._rows = rows
+        self.rowcount = rowcount  #: the number of changed rows, as the driver has it
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def all(self) -> Sequence[Row]:
+        """Return all rows."""
+        return self._rows
+
+    def first(self) -> Row | None:
+        """Return the first row, or None."""
+        return self._rows[0] if self._rows else None
+
+    def one(self) -> Row:
+        """Return the first row. Raises NoResultFound."""
+        if not self._rows:
+            raise NoResultFound("the statement returned no row")
+        return self._rows[0]
+
+    def scalar(self) -> Any:  # noqa: ANN401 - a column of any type
+        """Return the first column of the first row, or None without a row."""
+        return self._rows[0][0] if self._rows else None
+
+
+class _Prepared:
+    """A statement for one dialect and one set of parameters."""
+
+    def __init__(self, statement: Statement, dialect: Dialect, names: Sequence[str]) -> None:
+        compiled: Any = statement.compile(dialect=dialect, column_keys=list(names))
+        if compiled.post_compile_params or compiled.literal_execute_params:
+            raise TypeError(f"its SQL depends on the values of its parameters: {compiled}")
+        self._dialect = dialect
+        self._sql: str = compiled.string
+        binds = compiled.bind_names
+        keys = {name: bind.key for bind, name in binds.items()}
+        types = {name: bind.type for bind, name in binds.items()}
+        self._names = tuple(compiled.positiontup if compiled.positional else keys)
+        self._keys = tuple(keys[name] for name in self._names)
+        self._is_positional: bool = compiled.positional
+        self._constants = {
+            bind.key: bind.effective_value for bind in binds if bind.key not in names
+        }
+        self._processors = _present(
+            types[name].dialect_impl(dialect).bind_processor(dialect) for name in self._names
+        )
+        self._columns = [column.type for column in statement.exported_columns]
+        self._results: Processors | None = None  # until there are rows
+
+    def run(self, connection: Connection, params: Params) -> Rows:
+        """Run the statement once."""
+        arguments = self._arguments(params)
+        cursor = run_by_driver(connection, self._sql, arguments)
+        try:
+            rows = cursor.fetchall() if cursor.description else ()
+        except connection.dialect.loaded_dbapi.Error as error:  # a text that is none
+            raise _as_dbapi_error(connection, error, self._sql, arguments) from error
+        if rows and self._columns:
+            rows = self._convert(rows, cursor.description)
+        return Rows(rows, cursor.rowcount)
+
+    def run_for_each(self, connection: Connection, rows: Sequence[Params]) -> Rows:
+        """Run the statement once for each row of parameters."""
+        arguments = [self._arguments(row) for row in rows]
+        driver: Any = connection.connection.dbapi_connection
+        cursor = driver.cursor()
+        try:
+            cursor.executemany(self._sql, arguments)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _as_dbapi_error(connection, error, self._sql, arguments) from error
+        return Rows((), cursor.rowcount)
+
+    def _arguments(self, params: Params) -> Any:  # noqa: ANN401 - as the driver wants
+        values = {**self._constants, **params} if self._constants else params
+        row = [values[key] for key in self._keys]
+        for place, process in self._processors:
+            row[place] = process(row[place])
+        return row if self._is_positional else dict(zip(self._names, row, strict=True))
+
+    def _convert(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
+        if self._results is None:
+            self._results = _present(
+                kind.dialect_impl(self._dialect).result_processor(self._dialect, column[1])
+                for kind, column in zip(self._columns, description, strict=True)
+            )
+        if not self._results:
+            return rows
+        converted = [list(row) for row in rows]
+        for row in converted:
+            for place, process in self._results:
+                row[place] = process(row[place])
+        return converted
+
+
+def _present(processors: Iterable[Callable[[Any], Any] | None]) -> Processors:
+    """Return the processors that there are, with their places."""
+    return tuple(
+        (place, process) for place, process in enumerate(processors) if process is not None
+    )
+
+
+_PREPARED: Final[dict[tuple[Statement, str, tuple[str, ...]], _Prepared]] = {}
+
+
+def execute(connection: Connection, statement: Statement, params: Params) -> Rows:
+    """Run a statement that is made once. Raises DBAPIError.
+
+    A statement with a list of values cannot be prepared.
+    """
+    return _prepare(connection, statement, params).run(connection, params)
+
+
+def execute_for_each(connection: Connection, statement: Statement, rows: Sequence[Params]) -> Rows:
+    """Run a statement that is made once, for each row of parameters. Raises DBAPIError."""
+    return _prepare(connection, statement, rows[0]).run_for_each(connection, rows)
+
+
+def _prepare(connection: Connection, statement: Statement, params: Params) -> _Prepared:
+    key = (statement, connection.dialect.name, tuple(params))
+    prepared = _PREPARED.get(key)
+    if prepared is None:
+        prepared = _PREPARED[key] = _Prepared(statement, connection.dialect, key[2])
+    return prepared
+
+
+def run_by_driver(connection: Connection, sql: str, arguments: Any = None) -> Any:  # noqa: ANN401
+    """Run SQL by the driver of a connection, and return its cursor. Raises DBAPIError."""
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        return driver.execute(sql) if arguments is None else driver.execute(sql, arguments)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_dbapi_error(connection, error, sql, arguments) from error
+
+
+def commit(connection: Connection) -> None:
+    """Commit the transaction of a connection. Raises DBAPIError."""
+    if connection.in_transaction():  # as SQLAlchemy sees it: it ran a statement itself
+        connection.commit()
+        return
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        driver.commit()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_dbapi_error(connection, error, "COMMIT") from error
+
+
+def _as_dbapi_error(
+    connection: Connection,
+    error: Any,  # noqa: ANN401 - one of its errors
+    sql: str,
+    arguments: Any = None,  # noqa: ANN401 - as the driver wants
+) -> BaseException:
+    """Return an error of the driver as SQLAlchemy raises it; a lost connection is invalidated."""
+    dialect = connection.dialect
+    is_lost = dialect.is_disconnect(error, connection.connection.dbapi_connection, None)
+    if is_lost:
+        connection.invalidate(error)
+    wrapped: BaseException = DBAPIError.instance(
+        sql,
+        arguments,
+        error,
+        dialect.loaded_dbapi.Error,
+        connection_invalidated=is_lost,
+        dialect=dialect,
+    )
+    return wrapped

@@ -15,7 +15,7 @@ from tests.helpers.records import commit, entry_of, exchange
 from walsh_scrapy.feeds.stores import Stores, entrywriter
 from walsh_scrapy.feeds.stores.entrywriter import insert_unseen
 from walsh_scrapy.policy.entrykeys import EntryKeys
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import State, StateError, records
 from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
 from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 from walsh_scrapy.tools.lists import resume
@@ -32,9 +32,13 @@ def source(url=FEED, **fields):
 
 
 @pytest.fixture
-def statements():
+def statements(monkeypatch):
     """Return a list of the statements from now on."""
     seen = []
+    run = records.run_by_driver
+    monkeypatch.setattr(
+        records, "run_by_driver", lambda *given: (seen.append(given[1]), run(*given))[1]
+    )
 
     def note(_connection, _cursor, statement, *_):
         seen.append(statement)

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.state.evidence import LoggedBegin, RequestRecord
-    from walsh_scrapy.state.hoststore import OtherOwner
-    from walsh_scrapy.state.ownership import Beat, PermissionStatus, RequestLimits
+    from walsh_scrapy.state.ownership import Beat, OtherOwner, PermissionStatus, RequestLimits
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -168,7 +167,7 @@ class Hosts:
 
     def owned_by_others(self) -> dict[str, OtherOwner]:
         """Return the hosts that other workers own."""
-        return self._state.hosts.owned_by_others(self._worker)
+        return self._state.read(partial(ownership.owned_by_others, worker=self._worker))
 
     # ---- taking and letting go ----
 

@@ -35,14 +35,13 @@ from walsh_scrapy.feeds.metadata.sameentry import (
 )
 from walsh_scrapy.policy.entrykeys import EntryKeys, SourceKeys, page_elsewhere, row_key
 from walsh_scrapy.policy.wording import storable
-from walsh_scrapy.state.records import in_batches, insert_if_new
+from walsh_scrapy.state.records import execute, in_batches, insert_if_new, is_in, text_list
 from walsh_scrapy.state.tables import ambiguous_keys, entries, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import BindParameter, Connection
-    from sqlalchemy import Row as SqlRow
 
     from walsh_scrapy.feeds.metadata.sameentry import Judgement, Verdict
     from walsh_scrapy.state.records import RowValues
@@ -87,13 +86,31 @@ class Written(NamedTuple):
 _E: Final = entries.c
 _S: Final = sightings.c
 _OF: Final[BindParameter[str]] = bindparam("of")
-_PAGES: Final[BindParameter[str]] = bindparam("pages", expanding=True)
-_IDS: Final[BindParameter[str]] = bindparam("ids", expanding=True)
-_AMBIGUOUS: Final[BindParameter[str]] = bindparam("ambiguous", expanding=True)
 #: The item of a row that may change: of the source itself, or one with a damaged title.
 _ITEM: Final = case(
     (or_(_E.source == _OF, _E.item.contains(REPLACEMENT), bindparam("with_items")), _E.item)
 )
+
+
+class _KnownRow(NamedTuple):
+    """A row of `_KNOWN_SQL`."""
+
+    kind: str  #: "entry", "sighting", or "ambiguous" for a key that is
+    key: str
+    page_key: str | None
+    id_key: str | None
+    title_key: str | None
+    evident_date: str
+    source: str
+    first_seen: float
+    twin: int | None
+    item: str
+    former_titles: str | None
+    changed_at: float | None
+    changed_seq: int | None
+    changed_again: float | None
+
+
 _KEYS: Final = ("key", "page_key", "id_key", "title_key", "evident_date")
 _CHANGE_COLUMNS: Final = ("former_titles", "changed_at", "changed_seq", "changed_again")
 _ENTRY_SQL: Final = select(
@@ -104,13 +121,14 @@ _SIGHTING_SQL: Final = select(
 ).where(_S.source == _OF)
 _AMBIGUOUS_SQL: Final = select(
     literal_column("'ambiguous'"), ambiguous_keys.c.key, *(null() for _ in range(12))
-).where(ambiguous_keys.c.source == _OF, ambiguous_keys.c.key.in_(_AMBIGUOUS))
+).where(ambiguous_keys.c.source == _OF, is_in(ambiguous_keys.c.key, "ambiguous"))
 # Each part reads an index over the rows of the source, or of the pages.
 _KNOWN_SQL: Final = union_all(
-    _ENTRY_SQL.where(or_(_E.key.in_(_PAGES), _E.page_key.in_(_PAGES))),
-    _ENTRY_SQL.where(_E.source == _OF, _E.id_key.in_(_IDS)),
-    _SIGHTING_SQL.where(_S.page_key.in_(_PAGES)),
-    _SIGHTING_SQL.where(_S.id_key.in_(_IDS)),
+    _ENTRY_SQL.where(is_in(_E.key, "pages")),
+    _ENTRY_SQL.where(is_in(_E.page_key, "pages")),
+    _ENTRY_SQL.where(_E.source == _OF, is_in(_E.id_key, "ids")),
+    _SIGHTING_SQL.where(is_in(_S.page_key, "pages")),
+    _SIGHTING_SQL.where(is_in(_S.id_key, "ids")),
     _AMBIGUOUS_SQL,
 )
 _CHANGES: Final = ("page_key", "id_key", "title_key", "evident_date")
@@ -185,10 +203,10 @@ class _Reading:
     ) -> None:
         self.records = records
         self.source = records[0].source
-        self.rows: dict[str, SqlRow[Any]] = {}  #: of entries, by their keys
+        self.rows: dict[str, _KnownRow] = {}  #: of entries, by their keys
         #: Whole titles in place of damaged ones, by the keys of their rows.
         self.repaired: dict[str, str] = {}
-        self.sightings: dict[str, SqlRow[Any]] = {}  #: of the source, by their keys
+        self.sightings: dict[str, _KnownRow] = {}  #: of the source, by their keys
         self.stored_ambiguous: set[str] = set()  #: ids and pages that the source had before
         self._elsewhere = {
             record.keys.page: page_elsewhere(record.keys.page)
@@ -243,12 +261,12 @@ class _Reading:
                 ids.add(keys.id)
         params = {
             "of": self.source,
-            "pages": sorted(pages),
-            "ids": sorted(ids),
-            "ambiguous": sorted(pages | ids),
+            "pages": text_list(connection, pages),
+            "ids": text_list(connection, ids),
+            "ambiguous": text_list(connection, pages | ids),
             "with_items": self._is_damaged,
         }
-        for row in connection.execute(_KNOWN_SQL, params):
+        for row in map(_KnownRow._make, execute(connection, _KNOWN_SQL, params)):
             if row.kind == "ambiguous":
                 self.stored_ambiguous.add(row.key)
             elif row.kind == "sighting":
@@ -256,14 +274,14 @@ class _Reading:
             else:
                 self.rows[row.key] = row
 
-    def _known_here(self, row: SqlRow[Any]) -> KnownEntry:
+    def _known_here(self, row: _KnownRow) -> KnownEntry:
         keys = self._as_stored(_keys_of(row))
         if not _fields_of(row.item).get("url"):
             without_link = SourceKeys(self.source).of(None, None, _title_of(row.item))
             keys = keys._replace(linkless_page=without_link.page)
         return KnownEntry(row.key, self.source, keys)
 
-    def _keys_elsewhere(self, row: SqlRow[Any]) -> EntryKeys:
+    def _keys_elsewhere(self, row: _KnownRow) -> EntryKeys:
         """Return the keys of an entry of another source, for comparison with entries of this one.
 
         For a page on another host the dates of other sources prove nothing: each source may give
@@ -347,7 +365,7 @@ def _title_of(item: str) -> str:
     return _fields_of(item).get("title") or ""
 
 
-def _keys_of(row: SqlRow[Any]) -> EntryKeys:
+def _keys_of(row: _KnownRow) -> EntryKeys:
     return EntryKeys(
         row.page_key or row.key,
         row.id_key,
@@ -394,7 +412,7 @@ class _Changes:
             if not verdict.entry.is_sighting:
                 self._compare_title(place, verdict, reading.rows[verdict.entry.key])
 
-    def _compare_title(self, place: int, verdict: Verdict, row: SqlRow[Any]) -> None:
+    def _compare_title(self, place: int, verdict: Verdict, row: _KnownRow) -> None:
         """Note the title of an entry if it is another one than that of its row.
 
         The titles of an llms.txt have no keys.
@@ -455,7 +473,7 @@ class _Changes:
                 columns |= self._change_columns(row)
                 yield _changes_of(row.key, columns)
 
-    def _change_columns(self, row: SqlRow[Any]) -> RowValues:
+    def _change_columns(self, row: _KnownRow) -> RowValues:
         """Return the columns of the last change of an entry."""
         if row.key not in self._titles:
             return {name: getattr(row, name) for name in _CHANGE_COLUMNS}

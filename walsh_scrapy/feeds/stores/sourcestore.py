@@ -50,6 +50,7 @@ from walsh_scrapy.state.records import (
     LlmsTxtRecord,
     SourceRecord,
     columns_of,
+    execute,
     record_of,
     row_of,
     upsert,
@@ -226,7 +227,7 @@ class SourceStore(Store):
             facts = {name: row[name] for name in _FACTS}
             if known is None:
                 upsert(connection, sources, {**row, "url_key": key["of"]})
-            elif (resumed := connection.scalar(_UPDATE_SQL, {**row, **key})) is None:
+            elif (resumed := execute(connection, _UPDATE_SQL, {**row, **key}).scalar()) is None:
                 return Written()  # it moved, and the file declares the new URL by now
             elif resumed != known.resumed:  # by the operator, during the visit
                 facts["failures"] = min(record.failures, 1)
@@ -235,7 +236,7 @@ class SourceStore(Store):
                     changes["failing_since"] = record.visited_at
                 connection.execute(update(sources).where(_HAS_KEY).values(changes), key)
             repeated = {f"new_{name}": value for name, value in (*facts.items(), ("host", host))}
-            connection.execute(_REPEAT_SQL, {**repeated, **key})
+            execute(connection, _REPEAT_SQL, {**repeated, **key})
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
             is_first = known is None or not known.format
@@ -385,7 +386,7 @@ class SourceStore(Store):
         params = {**chosen.params, **terms.params(now), **position}
 
         def read(connection: Connection) -> SourcePage:
-            rows = connection.execute(_page_query(force=terms.force), params).all()
+            rows = execute(connection, _page_query(force=terms.force), params).all()
             page = rows[:max_sources]
             next_page = (page[-1][0], page[-1][1]) if len(rows) > max_sources else None
             return _due_sources(page, chosen), next_page
