@@ -6,7 +6,7 @@ rss("Blog", [Post("One", "http://blog.example/one"), "Two"])
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from html import escape
 
@@ -30,7 +30,11 @@ class Post:
 
 
 def rss(title: str, posts: Iterable[Post | str], link: str = "http://blog.example/") -> str:
-    """Return an RSS 2.0 document. A post given as its title gets a link below `link`."""
+    """Return an RSS 2.0 document.
+
+    A post that is given as its title gets a link below `link`, and a date of its own: the day
+    before that of the post above it.
+    """
     items = "".join(map(_rss_item, _posts(posts, link)))
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>\n'
@@ -62,7 +66,11 @@ def json_feed(title: str, posts: Iterable[Post | str], link: str = "http://blog.
 
 def _posts(posts: Iterable[Post | str], link: str) -> Iterator[Post]:
     for number, post in enumerate(posts, 1):
-        yield Post(post, f"{link.rstrip('/')}/{number}") if isinstance(post, str) else post
+        if isinstance(post, str):
+            date = DATE - timedelta(days=number - 1)
+            yield Post(post, f"{link.rstrip('/')}/{number}", published=date)
+        else:
+            yield post
 
 
 def _rss_item(post: Post) -> str:
