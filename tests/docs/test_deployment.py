@@ -33,8 +33,8 @@ UNITS = sorted(path.name for path in FILES.iterdir() if path.suffix in (".servic
 IMAGE = "walsh-scrapy"
 CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
 CLONE = "/srv/walsh-scrapy"
-#: How the page makes the units of several workers, and these units.
-MAKING = [line for _, line in command_lines() if line.startswith(("sed ", "cp "))]
+#: How the page makes units of the ones in the folder, and these units.
+MAKING = [line for _, line in command_lines() if re.match("(sed|cp) .*docs/deployment/", line)]
 MADE_UNITS = [line.rpartition("/")[2] for line in MAKING]
 #: The units that stand on the page alone.
 PAGE_UNITS = [
@@ -98,14 +98,15 @@ def test_systemd_accepts_the_units(systemd, tmp_path):
     assert "OnCalender" in systemd("verify", instances[-1])[1], "it finds mistakes"
 
 
-def test_the_units_of_several_workers_run_the_same_crawl(systemd, tmp_path):
+def test_the_units_that_are_made_run_the_same_crawl(systemd, tmp_path):
     for line in MAKING:
         here = line.replace("docs/deployment/", "").replace("/etc/systemd/system/", "")
         assert output_of(["sh", "-c", here], cwd=tmp_path) == (0, "")
     instances = [name.replace("@.", "@1.") for name in MADE_UNITS]
-    assert instances == ["walsh-feeds@1.service", "walsh-feeds@1.timer"]
+    assert instances == ["walsh@llms.timer", "walsh-feeds@1.service", "walsh-feeds@1.timer"]
     assert systemd("verify", *instances) == (0, "")
-    told = systemd("verify", instances[0], SYSTEMD_LOG_LEVEL="debug")[1]
+    assert "\nOnCalendar=daily\n" in (tmp_path / instances[0]).read_text()
+    told = systemd("verify", instances[1], SYSTEMD_LOG_LEVEL="debug")[1]
     assert f"/scrapy {shlex.join(of_unit())}\n" in told
 
 
@@ -172,12 +173,9 @@ def test_what_the_image_copies_is_there():
         assert source.startswith("dist/") or (ROOT / source).exists()
 
 
-#: The other programs have tests of their own.
-LINES = [
-    line
-    for _, line in command_lines()
-    if line.split()[0] in set(DEPLOYING) - {"sed", "cp", "kubectl", "createuser", "createdb"}
-]
+#: Programs whose lines have tests of their own.
+ELSEWHERE = {"useradd", "sed", "cp", "kubectl", "createuser", "createdb"}
+LINES = [line for _, line in command_lines() if line.split()[0] in set(DEPLOYING) - ELSEWHERE]
 
 
 @pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for line in LINES])
@@ -222,6 +220,27 @@ def test_the_role_and_the_database_of_the_docs_take_a_state(postgresql_url):
     finally:
         call("dropdb --if-exists --force walsh")
         call("dropuser walsh")
+
+
+def test_the_user_of_the_docs_is_the_one_of_the_units(tmp_path):
+    needs("useradd")
+    for name in ("passwd", "group", "shadow", "gshadow"):
+        (tmp_path / "etc" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "etc" / name).touch()
+    (line,) = (line for _, line in command_lines() if line.startswith("useradd "))
+    program, *arguments = shlex.split(line)
+    status, told = output_of([program, "--prefix", str(tmp_path), *arguments])
+    if status == 1 and os.getuid():
+        pytest.skip("only root may add a user")
+    assert (status, told) == (0, "")
+    (user,) = (tmp_path / "etc" / "passwd").read_text().splitlines()
+    name, _, _, _, _, home, shell = user.split(":")
+    unit = (FILES / "walsh@.service").read_text("utf-8")
+    assert f"\nUser={name}\nWorkingDirectory={home}\n" in unit
+    assert shell.endswith("/nologin")
+    made = [line.split() for _, line in command_lines() if line.startswith(f"install -d -o {name}")]
+    folders = {word for words in made for word in words if word.startswith("/")}
+    assert folders >= {home, *re.findall(r"^ReadWritePaths=(\S+)", unit, re.MULTILINE)}
 
 
 def of_unit():
