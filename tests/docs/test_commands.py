@@ -193,16 +193,10 @@ def test_a_command_line_is_one_that_works(line, request):
     elif program == "make":
         assert re.search(rf"^{arguments[0]}:", MAKEFILE, re.MULTILINE)
     elif program == ".venv/bin/pip":
-        assert program in MAKEFILE
-        extras = re.fullmatch(rf"{PROJECT['name']}\[(.+)\]", arguments[-1])
-        if extras:
-            assert arguments[0] == "install"
-            assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
-        else:
-            assert " ".join(arguments[1:]) in MAKEFILE
+        check_installation(arguments)
     elif line == "python3 -m venv .venv" or line.startswith(".venv/bin/python -m pytest "):
         assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
-    elif program == "python" and arguments[0] == "docs/deployment/handover.py":
+    elif program == ".venv/bin/python" and arguments[0] == "docs/deployment/handover.py":
         assert (ROOT / arguments[0]).is_file()  # tests/contract/test_handover_crawl.py runs it
     elif program == "python" and arguments[1].startswith("benchmarks."):
         words = shlex.split(line, comments=True)
@@ -212,6 +206,17 @@ def test_a_command_line_is_one_that_works(line, request):
     else:
         is_known = line in (*RESTORING, *ELSEWHERE) or program in (*ELSEWHERE, *DEPLOYING)
         assert is_known, "no test knows whether this works"
+
+
+def check_installation(arguments):
+    """Check what pip installs: what the Makefile does, or this package with its extras."""
+    extras = re.fullmatch(rf"{PROJECT['name']}\[(.+)\]", arguments[-1])
+    if extras:
+        assert arguments[:-1] == ["install"]
+        assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
+    else:
+        assert ".venv/bin/pip" in MAKEFILE
+        assert " ".join(arguments[1:]) in MAKEFILE
 
 
 WRONG = [
