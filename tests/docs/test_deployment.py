@@ -3,9 +3,11 @@
 What they run is run here as they confine it: in a read-only file system, without any privilege.
 """
 
+import configparser
 import contextlib
 import json
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -29,6 +31,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Site
 
 FILES = ROOT / "docs" / "deployment"
+PAGE = ROOT / "docs" / "deployment.md"
 UNITS = sorted(path.name for path in FILES.iterdir() if path.suffix in (".service", ".timer"))
 IMAGE = "walsh-scrapy"
 CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
@@ -37,11 +40,11 @@ CLONE = "/srv/walsh-scrapy"
 MAKING = [line for _, line in command_lines() if re.match("(sed|cp) .*docs/deployment/", line)]
 MADE_UNITS = [line.rpartition("/")[2] for line in MAKING]
 #: The units that stand on the page alone.
-PAGE_UNITS = [
-    name[1]
-    for _, text in blocks(ROOT / "docs" / "deployment.md", "ini")
+PAGE_UNITS = {
+    name[1]: text
+    for _, text in blocks(PAGE, "ini")
     if (name := re.match(r"# /etc/systemd/system/(\S+)\n", text))
-]
+}
 #: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
 EXPOSURE = 15
 #: The file system of a unit or an image: only the first argument, a folder, can be written.
@@ -108,6 +111,22 @@ def test_the_units_that_are_made_run_the_same_crawl(systemd, tmp_path):
     assert "\nOnCalendar=daily\n" in (tmp_path / instances[0]).read_text()
     told = systemd("verify", instances[1], SYSTEMD_LOG_LEVEL="debug")[1]
     assert f"/scrapy {shlex.join(of_unit())}\n" in told
+
+
+def test_systemd_accepts_the_units_of_the_page(systemd, tmp_path):
+    for name, text in PAGE_UNITS.items():
+        (tmp_path / name).write_text(re.sub(r"=/\S+/bin/\S+", "=/bin/true", text))
+    assert list(PAGE_UNITS) == ["scrapyd.service", "walsh-status.service", "walsh-alarm.service"]
+    assert systemd("verify", *PAGE_UNITS) == (0, "")
+
+
+def test_scrapyd_knows_the_options_of_the_page():
+    defaults = pkgutil.get_data("scrapyd", "default_scrapyd.conf").decode()
+    known, own = configparser.ConfigParser(), configparser.ConfigParser()
+    known.read_string(defaults)
+    (text,) = (text for _, text in blocks(PAGE, "ini") if "[scrapyd]" in text)
+    own.read_string(text)
+    assert set(own["scrapyd"]) <= set(known["scrapyd"])
 
 
 def test_the_crawl_is_exposed_to_little(systemd):
