@@ -70,7 +70,7 @@ OURS = {
 #: What a command prints when it has done its work, and what it must not import.
 CALLS = {
     "walsh --version": ("walsh-scrapy", LARGE | RARE),
-    "walsh --help": ("getting started", LARGE | RARE),
+    "walsh --help": ("every day", LARGE | RARE),
     "walsh status --help": ("exit status", LARGE | RARE),
     "walsh export --help": ("exit status", LARGE | RARE),
     "walsh conformance --help": ("exit status", LARGE | RARE),

@@ -57,8 +57,8 @@ _EXPECTED_KEY_URL: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
 _NO_IDENTITY: Final = (
-    "the project names no bot of its own, and no request is sent without a name; add this line to "
-    'its settings: USER_AGENT = "{}/1.0 (+https://your.page.example/)"'
+    "the project names no bot of its own, and no request is sent without a name; {} "
+    '{} = "{}/1.0 (+https://your.page.example/)"'
 )
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
@@ -450,8 +450,11 @@ def own_user_agent(
 
 def no_identity(settings: BaseSettings) -> BadSetting:
     """Return the error for a crawl without an identity; it has the line to add."""
-    name = settings["WALSH_UA_TOKEN"] or settings["BOT_NAME"]
-    return BadSetting(_NO_IDENTITY.format(_NOT_IN_TOKEN.sub("", str(name)) or "Your-Bot"))
+    name = _NOT_IN_TOKEN.sub("", str(settings["WALSH_UA_TOKEN"] or settings["BOT_NAME"]))
+    place, setting = "add this line to its settings:", "USER_AGENT"
+    if f"{PREFIX}USER_AGENT" in settings:  # the project has this line already, without a name
+        place, setting = "set this in its settings:", f"{PREFIX}USER_AGENT"
+    return BadSetting(_NO_IDENTITY.format(place, setting, name or "Your-Bot"))
 
 
 def _check_walsh_research(options: Options) -> None:

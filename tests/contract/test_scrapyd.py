@@ -70,7 +70,8 @@ def test_a_job_with_the_default_state_names_its_file(web, scrapyd, tmp_path):
     assert "WALSH_STATE_URL" in warning
     assert len(scrapyd.items("bare")) == 2
     failed, with_reason = (
-        line.replace("/srv/scrapyd/", f"{scrapyd.folder}/") for line in FAILED_JOBS
+        line.replace("/srv/scrapyd/", f"{scrapyd.folder}/").replace("my-feeds", PROJECT)
+        for line in FAILED_JOBS
     )
     assert told_by(failed) == (0, ""), "no job failed yet"
     scrapyd.schedule("feeds", "wrong", SETTINGS, sources=tmp_path / "none.toml")

@@ -24,6 +24,7 @@ from tests.helpers.calls import check_call, check_spider, check_trial
 from tests.helpers.pages import (
     COMMANDS_OF,
     DEPLOYING,
+    DRILLS,
     FAILED_JOBS,
     LINES_OF_LOGS,
     MAKEFILE,
@@ -70,6 +71,7 @@ ELSEWHERE = (
     "/srv/scrapyd/venv/bin/scrapyd",
     *FAILED_JOBS,
     *LINES_OF_LOGS,
+    *(line for drill in DRILLS for line in drill),
     f"pip install {PROJECT['name']}",
 )
 #: What is done with a damaged state, line by line: a test of its own.
@@ -89,6 +91,8 @@ OTHER_PROGRAMS = re.compile(
 )
 #: How the pages call the state on PostgreSQL.
 SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
+#: How they call the one into which a backup is restored as a drill.
+DRILL_OF_DOCS = "postgresql://walsh@db.internal/drill"
 #: How they call the database that gets a copy of a state.
 TARGET_OF_DOCS = "postgresql+psycopg://walsh@db.internal/walsh"
 SEEN_AT = "1970-01-01T00:00:01Z"
@@ -163,6 +167,8 @@ def test_a_line_with_a_command_works(line, database, request):
         check_trial(shlex.split(line.partition("conformance")[2]))
         return
     check_call(words_of(line))
+    if "drill" in line:
+        return  # a test below runs these lines one after the other
     project = request.getfixturevalue(database)
     if name in ALONE or ROBOTS in line:
         project.walsh(line)
@@ -180,18 +186,17 @@ def test_a_command_line_is_one_that_works(line, request):
         assert path in ("/YOUR-UUID", "/YOUR-UUID/fail")
     elif program == "curl":
         check_job(arguments, request.getfixturevalue("server"))
-    elif program in ("psql", "pg_dump"):
+    elif program in ("psql", "pg_dump") and line not in ELSEWHERE:
         request.getfixturevalue("postgresql_project").shell(line)
     elif program in ("sqlite3", "grep", "cat") and line not in (*RESTORING, *ELSEWHERE):
         request.getfixturevalue("project").shell(line)
     elif program == "make":
         assert re.search(rf"^{arguments[0]}:", MAKEFILE, re.MULTILINE)
     elif program == ".venv/bin/pip":
-        assert program in MAKEFILE
-        assert " ".join(arguments[1:]) in MAKEFILE
+        check_installation(arguments)
     elif line == "python3 -m venv .venv" or line.startswith(".venv/bin/python -m pytest "):
         assert " ".join(arguments).replace(".venv", '".venv"') in MAKEFILE
-    elif program == "python" and arguments[0] == "docs/deployment/handover.py":
+    elif program == ".venv/bin/python" and arguments[0] == "docs/deployment/handover.py":
         assert (ROOT / arguments[0]).is_file()  # tests/contract/test_handover_crawl.py runs it
     elif program == "python" and arguments[1].startswith("benchmarks."):
         words = shlex.split(line, comments=True)
@@ -201,6 +206,17 @@ def test_a_command_line_is_one_that_works(line, request):
     else:
         is_known = line in (*RESTORING, *ELSEWHERE) or program in (*ELSEWHERE, *DEPLOYING)
         assert is_known, "no test knows whether this works"
+
+
+def check_installation(arguments):
+    """Check what pip installs: what the Makefile does, or this package with its extras."""
+    extras = re.fullmatch(rf"{PROJECT['name']}\[(.+)\]", arguments[-1])
+    if extras:
+        assert arguments[:-1] == ["install"]
+        assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
+    else:
+        assert ".venv/bin/pip" in MAKEFILE
+        assert " ".join(arguments[1:]) in MAKEFILE
 
 
 WRONG = [
@@ -270,6 +286,32 @@ def test_a_damaged_state_is_restored_as_described(project, tmp_path):
     assert project.shell(checking).split() == ["ok", str(len(FEEDS))]
 
 
+def test_a_backup_is_restored_as_a_drill(project, capfd, tmp_path):
+    with contextlib.closing(State(project.url)) as state:
+        run = state.runs.begin(RunRecord(spider="feeds", started_at=1_794_909_600.0))
+        state.runs.end(run, 1_794_909_609.0, "finished", {"fetched": 2})
+    (backup,) = (line for _, line in command_lines() if "walsh_scrapy backup -O" in line)
+    project.run(backup)
+    *copying, status, runs, export = DRILLS[0]
+    for line in copying:
+        project.shell(line)
+    project.run(status)
+    project.run(f"{runs} --json | jq -e '.spider == \"feeds\"'")
+    project.run(export)
+    assert len((tmp_path / "drill" / "entries.jsonl").read_text().splitlines()) == len(FEEDS)
+
+
+def test_a_dump_is_restored_as_a_drill(postgresql_project, encoded):
+    dump, restore, runs = DRILLS[1]
+    drill = encoded("UTF8")
+    with contextlib.closing(State(postgresql_project.url)) as state:
+        state.runs.begin(RunRecord(spider="feeds", started_at=1_794_909_600.0))
+    postgresql_project.shell(dump)
+    postgresql_project.shell(restore.replace(DRILL_OF_DOCS, drill.replace("+psycopg", "")))
+    url = DRILL_OF_DOCS.replace("postgresql:", "postgresql+psycopg:")
+    postgresql_project.run(f"{runs.replace(url, drill)} --json | jq -e '.spider == \"feeds\"'")
+
+
 def test_the_log_of_a_host_shows_two_requests_in_one_second(project, tmp_path):
     (line,) = (text for _, text in blocks(ROOT / "docs" / "rules" / "r4.md", "sh"))
     assert project.shell(line) == ""
@@ -293,14 +335,14 @@ def check_job(arguments, server):
     """Send what curl sends, and check it as Scrapyd reads it."""
     path, body = sent_by(arguments, server)
     if not path.startswith("/schedule.json"):
-        assert path == "/listspiders.json?project=walsh_scrapy"
+        assert path == "/listspiders.json?project=my-feeds"
         return
     fields = parse_qs(body, strict_parsing=True)
     settings = dict(value.split("=", 1) for value in fields.pop("setting", ()))
     Options.from_settings(Settings(settings))
     if "WALSH_STATE_URL" in settings:
         make_url(settings["WALSH_STATE_URL"]).get_dialect()
-    assert fields.pop("project") in (["walsh_scrapy"], ["my-feeds"])
+    assert fields.pop("project") == ["my-feeds"]
     check_spider(fields.pop("spider")[0], **{name: value for name, (value,) in fields.items()})
 
 
@@ -339,7 +381,7 @@ class Project:
 
     def __init__(self, folder, url, request):
         self.folder = folder
-        self._url = url
+        self.url = url
         self._request = request
         shutil.copy(ROOT / "scrapy.cfg", folder)
         write_sources(folder / "sources.toml", [*FEEDS, {"url": PAGE, "kind": "llms"}])
@@ -362,10 +404,10 @@ class Project:
     def run(self, line):
         """Run a command of `walsh` in this process, and what its output is piped into."""
         if "hosts release" in line:
-            with contextlib.closing(State(self._url)) as state:
+            with contextlib.closing(State(self.url)) as state:
                 hold(state, "blog.example", 3600.0)
         if "--run" in line:
-            with contextlib.closing(State(self._url)) as state:
+            with contextlib.closing(State(self.url)) as state:
                 assert state.runs.begin(RunRecord(spider="feeds", started_at=1.0)) == 1
         if TARGET_OF_DOCS in line:
             line = line.replace(TARGET_OF_DOCS, self._request.getfixturevalue("postgresql_url"))
@@ -373,11 +415,11 @@ class Project:
         name, *words = words_of(command)
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
-            main([name, "-s", f"WALSH_STATE_URL={self._url}", *words])
+            main([name, "-s", f"WALSH_STATE_URL={self.url}", *words])
         output = capfd.readouterr()
         # The state of these projects has failing sources and no run, which `status` says.
         expected = int(name == "status")
-        if name == "backup" and "://" not in line and self._url.startswith("postgresql"):
+        if name == "backup" and "://" not in line and self.url.startswith("postgresql"):
             assert (ended.value.code, output.err.count("\n")) == (1, 1)
             assert "pg_dump --format=custom" in output.err
             return
@@ -386,7 +428,10 @@ class Project:
             self.shell(filters, stdin=output.out)
 
     def walsh(self, line):
-        """Run a line that reads a file alone, in this process."""
+        """Run a line that needs no project, in this process."""
+        if "init" in line:
+            (self.folder / "empty").mkdir()
+            self._request.getfixturevalue("monkeypatch").chdir(self.folder / "empty")
         piped = PROGRAM.match(line)[1]
         text = (self.folder / piped).read_bytes() if piped else b""
         reader = io.BufferedReader(io.BytesIO(text))
@@ -414,7 +459,7 @@ class Project:
             arguments += self._keys(new="new" in arguments)
         if arguments[0] == "forget":  # its sources must have left the file
             write_sources(self.folder / "sources.toml", [{"url": PAGE, "kind": "llms"}])
-        arguments += ["-s", f"WALSH_STATE_URL={self._url}"]
+        arguments += ["-s", f"WALSH_STATE_URL={self.url}"]
         run_command = self._request.getfixturevalue("run_command")
         done = run_command(*arguments, cwd=self.folder, environment=environment)
         text = done.stdout + done.stderr
@@ -450,7 +495,7 @@ class Project:
         line = line.replace("/srv/walsh/walsh.sqlite3", f"{self.folder}/.scrapy/walsh.sqlite3")
         for place in ("/srv/walsh/", "/var/log/walsh/"):
             line = line.replace(place, f"{self.folder}/")
-        return line.replace(SERVER_OF_DOCS, self._url.replace("+psycopg", ""))
+        return line.replace(SERVER_OF_DOCS, self.url.replace("+psycopg", ""))
 
 
 @pytest.fixture

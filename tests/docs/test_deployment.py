@@ -3,9 +3,11 @@
 What they run is run here as they confine it: in a read-only file system, without any privilege.
 """
 
+import configparser
 import contextlib
 import json
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -29,19 +31,20 @@ from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Site
 
 FILES = ROOT / "docs" / "deployment"
+PAGE = ROOT / "docs" / "deployment.md"
 UNITS = sorted(path.name for path in FILES.iterdir() if path.suffix in (".service", ".timer"))
 IMAGE = "walsh-scrapy"
 CONTAINERFILE = (FILES / "Containerfile").read_text("utf-8")
 CLONE = "/srv/walsh-scrapy"
-#: How the page makes the units of several workers, and these units.
-MAKING = [line for _, line in command_lines() if line.startswith(("sed ", "cp "))]
+#: How the page makes units of the ones in the folder, and these units.
+MAKING = [line for _, line in command_lines() if re.match("(sed|cp) .*docs/deployment/", line)]
 MADE_UNITS = [line.rpartition("/")[2] for line in MAKING]
 #: The units that stand on the page alone.
-PAGE_UNITS = [
-    name[1]
-    for _, text in blocks(ROOT / "docs" / "deployment.md", "ini")
+PAGE_UNITS = {
+    name[1]: text
+    for _, text in blocks(PAGE, "ini")
     if (name := re.match(r"# /etc/systemd/system/(\S+)\n", text))
-]
+}
 #: In tenths; systemd calls up to 1.9 "OK", and a unit without any hardening has 9.6.
 EXPOSURE = 15
 #: The file system of a unit or an image: only the first argument, a folder, can be written.
@@ -98,15 +101,32 @@ def test_systemd_accepts_the_units(systemd, tmp_path):
     assert "OnCalender" in systemd("verify", instances[-1])[1], "it finds mistakes"
 
 
-def test_the_units_of_several_workers_run_the_same_crawl(systemd, tmp_path):
+def test_the_units_that_are_made_run_the_same_crawl(systemd, tmp_path):
     for line in MAKING:
         here = line.replace("docs/deployment/", "").replace("/etc/systemd/system/", "")
         assert output_of(["sh", "-c", here], cwd=tmp_path) == (0, "")
     instances = [name.replace("@.", "@1.") for name in MADE_UNITS]
-    assert instances == ["walsh-feeds@1.service", "walsh-feeds@1.timer"]
+    assert instances == ["walsh@llms.timer", "walsh-feeds@1.service", "walsh-feeds@1.timer"]
     assert systemd("verify", *instances) == (0, "")
-    told = systemd("verify", instances[0], SYSTEMD_LOG_LEVEL="debug")[1]
+    assert "\nOnCalendar=daily\n" in (tmp_path / instances[0]).read_text()
+    told = systemd("verify", instances[1], SYSTEMD_LOG_LEVEL="debug")[1]
     assert f"/scrapy {shlex.join(of_unit())}\n" in told
+
+
+def test_systemd_accepts_the_units_of_the_page(systemd, tmp_path):
+    for name, text in PAGE_UNITS.items():
+        (tmp_path / name).write_text(re.sub(r"=/\S+/bin/\S+", "=/bin/true", text))
+    assert list(PAGE_UNITS) == ["scrapyd.service", "walsh-status.service", "walsh-alarm.service"]
+    assert systemd("verify", *PAGE_UNITS) == (0, "")
+
+
+def test_scrapyd_knows_the_options_of_the_page():
+    defaults = pkgutil.get_data("scrapyd", "default_scrapyd.conf").decode()
+    known, own = configparser.ConfigParser(), configparser.ConfigParser()
+    known.read_string(defaults)
+    (text,) = (text for _, text in blocks(PAGE, "ini") if "[scrapyd]" in text)
+    own.read_string(text)
+    assert set(own["scrapyd"]) <= set(known["scrapyd"])
 
 
 def test_the_crawl_is_exposed_to_little(systemd):
@@ -172,12 +192,9 @@ def test_what_the_image_copies_is_there():
         assert source.startswith("dist/") or (ROOT / source).exists()
 
 
-#: The other programs have tests of their own.
-LINES = [
-    line
-    for _, line in command_lines()
-    if line.split()[0] in set(DEPLOYING) - {"sed", "cp", "kubectl", "createuser", "createdb"}
-]
+#: Programs whose lines have tests of their own.
+ELSEWHERE = {"useradd", "sed", "cp", "kubectl", "createuser", "createdb"}
+LINES = [line for _, line in command_lines() if line.split()[0] in set(DEPLOYING) - ELSEWHERE]
 
 
 @pytest.mark.parametrize("line", [pytest.param(line, id=line[:60]) for line in LINES])
@@ -222,6 +239,27 @@ def test_the_role_and_the_database_of_the_docs_take_a_state(postgresql_url):
     finally:
         call("dropdb --if-exists --force walsh")
         call("dropuser walsh")
+
+
+def test_the_user_of_the_docs_is_the_one_of_the_units(tmp_path):
+    needs("useradd")
+    for name in ("passwd", "group", "shadow", "gshadow"):
+        (tmp_path / "etc" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "etc" / name).touch()
+    (line,) = (line for _, line in command_lines() if line.startswith("useradd "))
+    program, *arguments = shlex.split(line)
+    status, told = output_of([program, "--prefix", str(tmp_path), *arguments])
+    if status == 1 and os.getuid():
+        pytest.skip("only root may add a user")
+    assert (status, told) == (0, "")
+    (user,) = (tmp_path / "etc" / "passwd").read_text().splitlines()
+    name, _, _, _, _, home, shell = user.split(":")
+    unit = (FILES / "walsh@.service").read_text("utf-8")
+    assert f"\nUser={name}\nWorkingDirectory={home}\n" in unit
+    assert shell.endswith("/nologin")
+    made = [line.split() for _, line in command_lines() if line.startswith(f"install -d -o {name}")]
+    folders = {word for words in made for word in words if word.startswith("/")}
+    assert folders >= {home, *re.findall(r"^ReadWritePaths=(\S+)", unit, re.MULTILINE)}
 
 
 def of_unit():

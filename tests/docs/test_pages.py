@@ -16,6 +16,7 @@ from docs.generate import PAGES as GENERATED
 from docs.generate import generate
 from tests.helpers import ROOT, execute
 from tests.helpers.pages import BLOCK, MAKEFILE, PAGES, README, blocks, page_of
+from walsh_scrapy.console.commands import COMMANDS, GROUPS
 from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.identity import POLICY_URL
@@ -92,6 +93,15 @@ QUERIES = [
 @pytest.mark.parametrize("page", GENERATED)
 def test_a_reference_page_is_what_make_references_writes(page):
     assert page_of(page) == generate(page)
+
+
+def test_the_page_of_commands_has_their_order():
+    headings = re.findall(r"^##+ (.+)", page_of("commands.md"), re.MULTILINE)
+    expected = []
+    for group in GROUPS:
+        expected.append(group.capitalize())
+        expected += [f"walsh {name}" for name in COMMANDS if COMMANDS[name].group == group]
+    assert headings[-len(expected) :] == expected
 
 
 def test_reuse_begins_with_what_the_add_on_changes():

@@ -16,7 +16,7 @@ COMMANDS_OF = {
 }
 #: Programs that set up or inspect a machine or a cluster. tests/docs/test_deployment.py checks
 #: their lines, except those of a cluster.
-DEPLOYING = ("install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl")
+DEPLOYING = ("useradd", "install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl")
 DEPLOYING += ("createuser", "createdb")
 
 
@@ -48,6 +48,13 @@ def command_lines():
                     yield page.relative_to(ROOT), line.strip()
 
 
+#: The lines that restore a backup as a drill: on SQLite, and on PostgreSQL. test_commands.py runs
+#: each block as a whole.
+DRILLS = [
+    text.strip().splitlines()
+    for _, text in blocks(ROOT / "docs" / "deployment.md", "sh")
+    if "drill" in text
+]
 #: The lines that find failed jobs of Scrapyd.
 FAILED_JOBS = [
     line

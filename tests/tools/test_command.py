@@ -87,13 +87,24 @@ def test_the_list_has_every_command():
     _, text = help_of()
     listed = re.findall(r"^  (\w+) +[A-Z]", text, re.MULTILINE)
     assert sorted(listed) == sorted(name for name in COMMANDS if " " not in name)
-    assert [line for line in text.splitlines() if line.removesuffix(":") in GROUPS]
+    lines = [line.removesuffix(":") for line in text.splitlines()]
+    assert [line for line in lines if line in GROUPS] == list(GROUPS)
+
+
+def test_daily_commands_come_first():
+    """In the help and on the page: what operators of a simulated month called each week."""
+    daily = ["status", "sources", "hosts", "new", "runs", "report", "why"]
+    daily += ["add", "export", "backup", "init"]
+    names = [name for name in COMMANDS if " " not in name]
+    assert names[: len(daily)] == daily
+    assert {COMMANDS[name].group for name in daily} == {GROUPS[0]}
+    assert {COMMANDS[name].group for name in names[len(daily) :]} == {GROUPS[1]}
 
 
 def test_without_a_command_the_help_is_printed(walsh):
     status, out, error = walsh()
     assert (status, out) == (2, "")
-    assert "getting started" in error
+    assert f"{GROUPS[0]}:" in error
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if " " not in name])

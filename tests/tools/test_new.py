@@ -386,6 +386,12 @@ def test_init_writes_the_project_and_prints_the_next_commands(walsh_init, tmp_pa
     }  # fmt: skip
 
 
+def test_init_in_this_folder_names_no_folder_to_change_to(walsh_init):
+    status, out, _ = walsh_init(".")
+    assert status == 0
+    assert out.splitlines()[-2].split() == ["scrapy", "crawl", "feeds"]
+
+
 def test_new_project_has_the_files_of_this_repository(project):
     files = files_of(project)
     for path in (ROOT / "spiders").glob("*.py"):
@@ -422,8 +428,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "proposed"),
     [
-        ({}, 'USER_AGENT = "new/1.0 (+'),
-        ({"WALSH_UA_TOKEN": "Example-Bot"}, 'USER_AGENT = "Example-Bot/1.0 (+'),
+        ({}, ' WALSH_USER_AGENT = "new/1.0 (+'),
+        ({"WALSH_UA_TOKEN": "Example-Bot"}, ' WALSH_USER_AGENT = "Example-Bot/1.0 (+'),
     ],
 )
 def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, settings, proposed):

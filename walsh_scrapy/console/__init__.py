@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.console.commands import Command
 
-_DESCRIPTION: Final = "Tools for polite crawls. `scrapy crawl SPIDER` runs the crawls themselves."
+_DESCRIPTION: Final = """\
+Tools for polite crawls. `scrapy crawl SPIDER` runs the crawls themselves.
+`walsh init FOLDER` makes a project for feeds."""
 _USAGE: Final = "%(prog)s [-h] [--version] COMMAND ..."
 #: The names of the actions of `sources`.
 _SOURCES_ACTIONS: Final = frozenset(
@@ -110,7 +112,7 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
     parser = Parser(
         prog=program_name(),
         usage=_USAGE,
-        description=_DESCRIPTION,
+        description=_name_program(_DESCRIPTION),
         epilog=_list_of_commands(),
     )
     parser.add_argument(

@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.feeds.stores.handover import Position
 
-START: Final = "getting started"
-LOOK: Final = "looking at crawls"
-DATA: Final = "taking data out"
-SITES: Final = "for site owners and audits"
-CRAWLERS: Final = "for checking any crawler"
+DAILY: Final = "every day"
+RARE: Final = "now and then"
 #: In the order of the list of commands.
-GROUPS: Final = (START, LOOK, DATA, SITES, CRAWLERS)
+GROUPS: Final = (DAILY, RARE)
 
 
 class Command(NamedTuple):
@@ -69,154 +66,7 @@ def _command(
     return register
 
 
-@_command(START, "tools.standalone:run_init", needs_project=False, has_settings=False)
-def _init(parser: argparse.ArgumentParser) -> None:
-    """Create a new project that crawls feeds.
-
-    Creates a Scrapy project in FOLDER: settings.py, where you fill in the name of
-    your bot, sources.toml with one feed, and the spiders feeds and llms. Existing
-    files are never overwritten.
-
-    examples:
-      walsh init my-feeds
-
-    exit status:
-      0  the project was created
-      1  one of its files already exists, or cannot be written
-    """
-    add_value(parser, "folder", "FOLDER", "the folder of the project")
-
-
-@_command(START, "tools.discover:run_add")
-def _add(parser: argparse.ArgumentParser) -> None:
-    """Add the feed of a page, or a list of feeds, to the sources file.
-
-    Looks for the feed of a page as `walsh discover` does, or else for an llms.txt, and
-    appends it to the sources file, which must be a .toml or .txt file. If a page has
-    several feeds, they are listed and none is added: call the command with the URL of
-    one.
-
-    The sources of a .opml, .xml, .txt or .toml file are added without a request. A
-    .toml file gets their names, folders and tags too.
-
-    examples:
-      walsh add https://news.example/
-      walsh add subscriptions.opml
-
-    exit status:
-      0  there is a source in the file for every URL and every usable line of a FILE
-      1  no source was found for a URL, or a file cannot be read or written
-    """
-    add_value(
-        parser,
-        "targets",
-        "URL|FILE",
-        "a page or a feed, such as https://news.example/, or a file such as subscriptions.opml",
-        nargs="+",
-    )
-    add_sources(parser)
-    add_log_level(parser)
-
-
-@_command(START, "tools.discover:run_discover")
-def _discover(parser: argparse.ArgumentParser) -> None:
-    """Show the feeds of a site, as lines for the sources file.
-
-    Requests the page, and up to three feeds that its HTTP headers or its HTML head
-    link to. If none of these is a feed, /llms.txt is requested too. The sources are
-    printed as TOML, everything else as comments; the sources file is not changed.
-
-    examples:
-      walsh discover https://docs.example/ >> sources.toml
-
-    exit status:
-      0  a source was found for every URL
-      1  no source was found for a URL, or the URL could not be requested
-    """
-    add_urls(parser, "a page, such as https://docs.example/")
-    add_json(parser)
-    add_log_level(parser)
-
-
-@_command(START, "tools.standalone:run_keys", needs_project=False)
-def _keys(_: argparse.ArgumentParser) -> None:
-    """Create a key for signing requests, and the key directory.
-
-    With signed requests (Web Bot Auth), a site can verify that a request comes from
-    your bot.
-
-    examples:
-      walsh keys new key.pem
-
-    exit status:
-      0  success
-    """
-
-
-@_command(START, "tools.standalone:run_keys", needs_project=False)
-def _keys_new(parser: argparse.ArgumentParser) -> None:
-    """Create a private key, and print its id.
-
-    It is an Ed25519 key in a PEM file that only you can read.
-
-    examples:
-      walsh keys new key.pem
-
-    exit status:
-      0  the key was written
-      1  the file already exists, or cannot be written
-    """
-    add_value(parser, "file", "FILE", "a new file, such as key.pem")
-
-
-@_command(START, "tools.standalone:run_keys", needs_project=False)
-def _keys_directory(parser: argparse.ArgumentParser) -> None:
-    """Print your public keys as a JSON Web Key Set, to publish.
-
-    Without FILE, the key file that WALSH_SIGNING_KEY names is read. Publish the line
-    with its line end, and with the header fields of --headers.
-
-    examples:
-      walsh keys directory key.pem next.pem > directory.json
-      walsh keys directory --headers --days 30
-
-    exit status:
-      0  success
-      1  a key cannot be read
-    """
-    add_value(parser, "files", "FILE", "a private key", nargs="*")
-    add_flag(
-        parser,
-        "--headers",
-        "print the HTTP header fields to publish the keys with, signed by each key for the host "
-        "of WALSH_SIGNATURE_AGENT",
-    )
-    add_value(
-        parser,
-        "--days",
-        "DAYS",
-        "with --headers, days for which the signatures are valid, from 1 to 400 (default 30)",
-        read_days,
-    )
-
-
-@_command(START, "testing.demo:run", needs_project=False, has_settings=False)
-def _demo(_: argparse.ArgumentParser) -> None:
-    """Crawl sixteen simulated sites, and check the crawls.
-
-    Starts web servers on this machine, crawls them twice, and checks in their logs
-    whether the crawler was polite. Takes less than a minute, and needs no network.
-
-    examples:
-      walsh demo
-
-    exit status:
-      0  all rules were kept
-      1  a rule was broken, or a crawl failed
-    """
-
-
-@_command(LOOK, "tools.status:run")
+@_command(DAILY, "tools.status:run")
 def _status(parser: argparse.ArgumentParser) -> None:
     """List what needs your attention, the most urgent problem first.
 
@@ -273,7 +123,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@_command(LOOK, "tools.lists:run_sources")
+@_command(DAILY, "tools.lists:run_sources")
 def _sources(parser: argparse.ArgumentParser) -> None:
     """List the sources, with their last and next visits.
 
@@ -318,7 +168,7 @@ def _sources(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--all", "also sources that are no longer in the sources file")
 
 
-@_command(LOOK, "tools.lists:run_sources")
+@_command(DAILY, "tools.lists:run_sources")
 def _sources_show(parser: argparse.ArgumentParser) -> None:
     """Show everything about a source.
 
@@ -338,7 +188,7 @@ def _sources_show(parser: argparse.ArgumentParser) -> None:
     add_json(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.lists:run_sources")
+@_command(DAILY, "tools.lists:run_sources")
 def _sources_resume(parser: argparse.ArgumentParser) -> None:
     """Visit a source again that is gone or failing.
 
@@ -358,7 +208,7 @@ def _sources_resume(parser: argparse.ArgumentParser) -> None:
     add_sources(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.lists:run_sources")
+@_command(DAILY, "tools.lists:run_sources")
 def _sources_accept(parser: argparse.ArgumentParser) -> None:
     """Take a source as it is now, although its feed names another site.
 
@@ -377,7 +227,7 @@ def _sources_accept(parser: argparse.ArgumentParser) -> None:
     add_sources(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.lists:run_sources")
+@_command(DAILY, "tools.lists:run_sources")
 def _sources_sync(parser: argparse.ArgumentParser) -> None:
     """Load the sources file into the state database.
 
@@ -395,7 +245,7 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
     add_sources(parser, default=argparse.SUPPRESS)
 
 
-@_command(LOOK, "tools.lists:run_hosts")
+@_command(DAILY, "tools.lists:run_hosts")
 def _hosts(parser: argparse.ArgumentParser) -> None:
     """List the hosts that are waiting, and why.
 
@@ -413,7 +263,7 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(LOOK, "tools.lists:run_hosts")
+@_command(DAILY, "tools.lists:run_hosts")
 def _hosts_release(parser: argparse.ArgumentParser) -> None:
     """End the hold of a host now, and record your reason.
 
@@ -430,7 +280,7 @@ def _hosts_release(parser: argparse.ArgumentParser) -> None:
     add_host(parser, is_required=True)
 
 
-@_command(LOOK, "tools.lists:run_hosts")
+@_command(DAILY, "tools.lists:run_hosts")
 def _hosts_delay(parser: argparse.ArgumentParser) -> None:
     """Set the minimum delay between two requests to a host.
 
@@ -452,7 +302,7 @@ def _hosts_delay(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@_command(LOOK, "tools.lists:run_new")
+@_command(DAILY, "tools.lists:run_new")
 def _new(parser: argparse.ArgumentParser) -> None:
     """List the new entries, or hand them over to a program.
 
@@ -501,7 +351,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(LOOK, "tools.lists:run_runs")
+@_command(DAILY, "tools.lists:run_runs")
 def _runs(parser: argparse.ArgumentParser) -> None:
     """List the runs, and how each of them ended.
 
@@ -520,7 +370,7 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(LOOK, "tools.report:run")
+@_command(DAILY, "tools.report:run")
 def _report(parser: argparse.ArgumentParser) -> None:
     """Write an HTML page about the last crawl.
 
@@ -540,7 +390,66 @@ def _report(parser: argparse.ArgumentParser) -> None:
     add_sources(parser)
 
 
-@_command(DATA, "tools.export:run")
+@_command(DAILY, "tools.why:run")
+def _why(parser: argparse.ArgumentParser) -> None:
+    """Explain the requests to a host on some days, to its owner.
+
+    Writes a letter with every request of these days: the response, the gap since
+    the previous request and the required gap, and the rule of robots.txt that
+    allowed it. The letter also has the denied requests, your changes by hand, the
+    next visits, your bot, and how to keep it out, but no other site.
+    www.blog.example is another host. Without a day, it is the last one with a
+    request, at most WALSH_LOG_DAYS ago. If another bot uses the same state database,
+    each request says whose it was.
+
+    examples:
+      walsh why blog.example
+      walsh why https://blog.example/feed.xml --on 2026-11-17 --json
+      walsh why blog.example --since 2026-11-11 --until 2026-11-17
+
+    exit status:
+      0  success
+      1  the state has nothing about the host or the URL
+    """
+    add_value(parser, "subject", "URL|HOST", "a host such as blog.example, or one URL")
+    add_value(parser, "--on", "DATE", "the day in UTC, such as 2026-11-17", read_date)
+    add_value(parser, "--since", "DAY", "the first of several days", read_date)
+    add_value(parser, "--until", "DAY", "the last of several days, by default today", read_date)
+    add_json(parser)
+
+
+@_command(DAILY, "tools.discover:run_add")
+def _add(parser: argparse.ArgumentParser) -> None:
+    """Add the feed of a page, or a list of feeds, to the sources file.
+
+    Looks for the feed of a page as `walsh discover` does, or else for an llms.txt, and
+    appends it to the sources file, which must be a .toml or .txt file. If a page has
+    several feeds, they are listed and none is added: call the command with the URL of
+    one.
+
+    The sources of a .opml, .xml, .txt or .toml file are added without a request. A
+    .toml file gets their names, folders and tags too.
+
+    examples:
+      walsh add https://news.example/
+      walsh add subscriptions.opml
+
+    exit status:
+      0  there is a source in the file for every URL and every usable line of a FILE
+      1  no source was found for a URL, or a file cannot be read or written
+    """
+    add_value(
+        parser,
+        "targets",
+        "URL|FILE",
+        "a page or a feed, such as https://news.example/, or a file such as subscriptions.opml",
+        nargs="+",
+    )
+    add_sources(parser)
+    add_log_level(parser)
+
+
+@_command(DAILY, "tools.export:run")
 def _export(parser: argparse.ArgumentParser) -> None:
     """Export the entries of all runs, or the sources as OPML.
 
@@ -583,7 +492,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--no-backfill", "without the entries that a source had at its first visit")
 
 
-@_command(DATA, "tools.upkeep:run_backup")
+@_command(DAILY, "tools.upkeep:run_backup")
 def _backup(parser: argparse.ArgumentParser) -> None:
     """Back up the state database, or copy it to another database.
 
@@ -610,76 +519,45 @@ def _backup(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "FILE|URL", "write to a new FILE, or to the empty database at a URL")
 
 
-@_command(DATA, "tools.upkeep:run_upgrade")
-def _upgrade(_: argparse.ArgumentParser) -> None:
-    """Upgrade the state database after an update of this package.
+@_command(DAILY, "tools.standalone:run_init", needs_project=False, has_settings=False)
+def _init(parser: argparse.ArgumentParser) -> None:
+    """Create a new project that crawls feeds.
 
-    Brings the tables that an older version wrote to those of this one, as the next
-    crawl would do. It waits for half a minute until other crawls have ended. An
-    SQLite database is copied before that, to a file beside it.
-
-    examples:
-      walsh upgrade
-
-    exit status:
-      0  the state database has the tables of this version
-      3  it cannot be upgraded: the message says why, and nothing has changed
-    """
-
-
-@_command(SITES, "tools.upkeep:run_forget")
-def _forget(parser: argparse.ArgumentParser) -> None:
-    """Delete what the state has of a source or of a host.
-
-    Deletes the requests, the denials, the copies of robots.txt and llms.txt, and the
-    entries. Of entries their keys stay, so that no other source brings them back as
-    new; the pacing of the host and what you changed by hand stay too. What is in
-    backups, logs and exports is not touched. Remove a source from the sources file
-    first.
+    Creates a Scrapy project in FOLDER: settings.py, where you fill in the name of
+    your bot, sources.toml with one feed, and the spiders feeds and llms. Existing
+    files are never overwritten.
 
     examples:
-      walsh forget https://blog.example/feed.xml
-      walsh forget blog.example --because "mail of 3 May"
+      walsh init my-feeds
 
     exit status:
-      0  success
-      1  nothing is recorded
-      3  a source is still declared, or a crawl uses the host now
+      0  the project was created
+      1  one of its files already exists, or cannot be written
     """
-    add_value(parser, "target", "URL|HOST", "the URL of a source, or a host such as blog.example")
-    add_value(parser, "--because", "TEXT", "your reason, in one line; it is recorded", _read_reason)
-    add_sources(parser)
+    add_value(parser, "folder", "FOLDER", "the folder of the project")
 
 
-@_command(SITES, "tools.why:run")
-def _why(parser: argparse.ArgumentParser) -> None:
-    """Explain the requests to a host on some days, to its owner.
+@_command(RARE, "tools.discover:run_discover")
+def _discover(parser: argparse.ArgumentParser) -> None:
+    """Show the feeds of a site, as lines for the sources file.
 
-    Writes a letter with every request of these days: the response, the gap since
-    the previous request and the required gap, and the rule of robots.txt that
-    allowed it. The letter also has the denied requests, your changes by hand, the
-    next visits, your bot, and how to keep it out, but no other site.
-    www.blog.example is another host. Without a day, it is the last one with a
-    request, at most WALSH_LOG_DAYS ago. If another bot uses the same state database,
-    each request says whose it was.
+    Requests the page, and up to three feeds that its HTTP headers or its HTML head
+    link to. If none of these is a feed, /llms.txt is requested too. The sources are
+    printed as TOML, everything else as comments; the sources file is not changed.
 
     examples:
-      walsh why blog.example
-      walsh why https://blog.example/feed.xml --on 2026-11-17 --json
-      walsh why blog.example --since 2026-11-11 --until 2026-11-17
+      walsh discover https://docs.example/ >> sources.toml
 
     exit status:
-      0  success
-      1  the state has nothing about the host or the URL
+      0  a source was found for every URL
+      1  no source was found for a URL, or the URL could not be requested
     """
-    add_value(parser, "subject", "URL|HOST", "a host such as blog.example, or one URL")
-    add_value(parser, "--on", "DATE", "the day in UTC, such as 2026-11-17", read_date)
-    add_value(parser, "--since", "DAY", "the first of several days", read_date)
-    add_value(parser, "--until", "DAY", "the last of several days, by default today", read_date)
+    add_urls(parser, "a page, such as https://docs.example/")
     add_json(parser)
+    add_log_level(parser)
 
 
-@_command(SITES, "tools.mayfetch:run", needs_project=False)
+@_command(RARE, "tools.mayfetch:run", needs_project=False)
 def _mayfetch(parser: argparse.ArgumentParser) -> None:
     """Show whether your bot may fetch a URL, and why.
 
@@ -717,7 +595,7 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
     add_log_level(parser)
 
 
-@_command(SITES, "tools.attest:run")
+@_command(RARE, "tools.attest:run")
 def _attest(parser: argparse.ArgumentParser) -> None:
     """Audit all recorded requests and entries by a checklist.
 
@@ -736,7 +614,110 @@ def _attest(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(CRAWLERS, "tools.standalone:run_lint", needs_project=False, has_settings=False)
+@_command(RARE, "tools.upkeep:run_forget")
+def _forget(parser: argparse.ArgumentParser) -> None:
+    """Delete what the state has of a source or of a host.
+
+    Deletes the requests, the denials, the copies of robots.txt and llms.txt, and the
+    entries. Of entries their keys stay, so that no other source brings them back as
+    new; the pacing of the host and what you changed by hand stay too. What is in
+    backups, logs and exports is not touched. Remove a source from the sources file
+    first.
+
+    examples:
+      walsh forget https://blog.example/feed.xml
+      walsh forget blog.example --because "mail of 3 May"
+
+    exit status:
+      0  success
+      1  nothing is recorded
+      3  a source is still declared, or a crawl uses the host now
+    """
+    add_value(parser, "target", "URL|HOST", "the URL of a source, or a host such as blog.example")
+    add_value(parser, "--because", "TEXT", "your reason, in one line; it is recorded", _read_reason)
+    add_sources(parser)
+
+
+@_command(RARE, "tools.upkeep:run_upgrade")
+def _upgrade(_: argparse.ArgumentParser) -> None:
+    """Upgrade the state database after an update of this package.
+
+    Brings the tables that an older version wrote to those of this one, as the next
+    crawl would do. It waits for half a minute until other crawls have ended. An
+    SQLite database is copied before that, to a file beside it.
+
+    examples:
+      walsh upgrade
+
+    exit status:
+      0  the state database has the tables of this version
+      3  it cannot be upgraded: the message says why, and nothing has changed
+    """
+
+
+@_command(RARE, "tools.standalone:run_keys", needs_project=False)
+def _keys(_: argparse.ArgumentParser) -> None:
+    """Create a key for signing requests, and the key directory.
+
+    With signed requests (Web Bot Auth), a site can verify that a request comes from
+    your bot.
+
+    examples:
+      walsh keys new key.pem
+
+    exit status:
+      0  success
+    """
+
+
+@_command(RARE, "tools.standalone:run_keys", needs_project=False)
+def _keys_new(parser: argparse.ArgumentParser) -> None:
+    """Create a private key, and print its id.
+
+    It is an Ed25519 key in a PEM file that only you can read.
+
+    examples:
+      walsh keys new key.pem
+
+    exit status:
+      0  the key was written
+      1  the file already exists, or cannot be written
+    """
+    add_value(parser, "file", "FILE", "a new file, such as key.pem")
+
+
+@_command(RARE, "tools.standalone:run_keys", needs_project=False)
+def _keys_directory(parser: argparse.ArgumentParser) -> None:
+    """Print your public keys as a JSON Web Key Set, to publish.
+
+    Without FILE, the key file that WALSH_SIGNING_KEY names is read. Publish the line
+    with its line end, and with the header fields of --headers.
+
+    examples:
+      walsh keys directory key.pem next.pem > directory.json
+      walsh keys directory --headers --days 30
+
+    exit status:
+      0  success
+      1  a key cannot be read
+    """
+    add_value(parser, "files", "FILE", "a private key", nargs="*")
+    add_flag(
+        parser,
+        "--headers",
+        "print the HTTP header fields to publish the keys with, signed by each key for the host "
+        "of WALSH_SIGNATURE_AGENT",
+    )
+    add_value(
+        parser,
+        "--days",
+        "DAYS",
+        "with --headers, days for which the signatures are valid, from 1 to 400 (default 30)",
+        read_days,
+    )
+
+
+@_command(RARE, "tools.standalone:run_lint", needs_project=False, has_settings=False)
 def _lint(parser: argparse.ArgumentParser) -> None:
     """Find mistakes in a robots.txt.
 
@@ -757,7 +738,23 @@ def _lint(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-@_command(CRAWLERS, "testing.conformance.conformance:run", needs_project=False, has_settings=False)
+@_command(RARE, "testing.demo:run", needs_project=False, has_settings=False)
+def _demo(_: argparse.ArgumentParser) -> None:
+    """Crawl sixteen simulated sites, and check the crawls.
+
+    Starts web servers on this machine, crawls them twice, and checks in their logs
+    whether the crawler was polite. Takes less than a minute, and needs no network.
+
+    examples:
+      walsh demo
+
+    exit status:
+      0  all rules were kept
+      1  a rule was broken, or a crawl failed
+    """
+
+
+@_command(RARE, "testing.conformance.conformance:run", needs_project=False, has_settings=False)
 def _conformance(parser: argparse.ArgumentParser) -> None:
     """Test how polite a crawler is, against simulated sites.
 

@@ -38,13 +38,14 @@ def run_init(call: Call) -> int:
     """Create the project, and print the next steps."""
     folder = Path(call.arguments.folder)
     write_project(folder)
-    settings = folder / "settings.py"
+    is_here = folder.resolve() == Path.cwd()
+    change = "" if is_here else f"cd {shlex.quote(str(folder))} && "
     lines = f"""\
-Created {folder}. Before the first crawl:
-- set WALSH_USER_AGENT in {settings}
-- add the feeds that you want to {folder / "sources.toml"}
+Created the project {folder.resolve().name}. Before the first crawl:
+- set WALSH_USER_AGENT in {folder / "settings.py"}
+- replace the example in {folder / "sources.toml"} by the feeds that you want
 Then:
-  cd {shlex.quote(str(folder))} && scrapy crawl feeds
+  {change}scrapy crawl feeds
   {program_name()} new"""
     print_lines(lines.splitlines())
     return 0
