@@ -227,7 +227,7 @@ def test_a_reader_that_could_not_write_has_got_nothing(state, url, run_command):
 def test_a_reader_is_read_by_one_process_at_a_time(state, new, url):
     held = (
         "import sys; from walsh_scrapy.state.database import Database\n"
-        f"with Database({url!r}).lock('reader a') as is_free:\n"
+        f"with Database({url!r}).lock('reader {state.id} a') as is_free:\n"
         "    print(is_free, flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", held]

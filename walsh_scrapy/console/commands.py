@@ -213,8 +213,8 @@ def _sources_accept(parser: argparse.ArgumentParser) -> None:
     """Take a source as it is now, although its feed names another site.
 
     If the title of a feed and the site that it links to change at once, its address
-    may have been sold. Nothing of it is kept then, until you accept it. Makes the
-    source due now, and forgets its failures and its validators.
+    may have been sold. Nothing of it is kept then, until you accept it. This forgets
+    the failures and the validators of such a source, which is due at once.
 
     examples:
       walsh sources accept https://blog.example/feed.xml

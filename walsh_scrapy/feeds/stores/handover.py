@@ -12,7 +12,7 @@ from walsh_scrapy.feeds.stores.entrystore import has_unnumbered, number_entries
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.records import insert_into
-from walsh_scrapy.state.tables import LAST_SEQ, STATE_ID, choices, readers
+from walsh_scrapy.state.tables import LAST_SEQ, STATE_ID, STATE_ID_SQL, choices, readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,9 @@ class HandoverStore(Store):
         The value is the number of the last entry that it has got, None for a new reader. Raises
         StateError if another process reads now.
         """
-        with self._database.lock(f"reader {name}") as is_free:
+        # With the id, because the states of two bots may be schemas of one database.
+        state_id = self._database.scalar(STATE_ID_SQL)
+        with self._database.lock(f"reader {state_id} {name}") as is_free:
             if not is_free:
                 raise StateError(
                     f"another process reads as {name!r} now; wait until it has ended, or read "
