@@ -133,6 +133,43 @@ class CountedStatements(Extension):
                 self.crawler.stats.set_value(name, self.counts[name])
 
 
+class CountedState(Extension):
+    """The stats `state/statements` and `state/transactions` tell what a crawl asked of its state.
+
+    Those of beats, which follow the clock, are in `beat/statements` and `beat/transactions`.
+    """
+
+    def __init__(self, crawler):
+        super().__init__(crawler)
+        self.counts = Counter()
+        self.is_beat = False
+        once, beat, run = Database._run_once, ownership.beat, records.run_by_driver
+
+        def beating(*arguments):
+            self.is_beat = True
+            return beat(*arguments)
+
+        def counted(connection, *arguments):
+            self.note()
+            return run(connection, *arguments)
+
+        def transaction(state, work, begin):
+            outside, self.counts = self.counts, Counter(transactions=1)
+            try:
+                return once(state, work, begin)
+            finally:
+                kind, self.is_beat = "beat" if self.is_beat else "state", False
+                within, self.counts = self.counts, outside
+                for name, number in within.items():
+                    crawler.stats.inc_value(f"{kind}/{name}", number)
+
+        Database._run_once, ownership.beat, records.run_by_driver = transaction, beating, counted
+        event.listen(Engine, "before_cursor_execute", self.note)
+
+    def note(self, *_):
+        self.counts["statements"] += 1
+
+
 class ClockIsSet(Extension):
     """The clock of a simulation is set, as ``CLOCK_SETS`` says: by so many seconds at a moment.
 

@@ -143,8 +143,9 @@ def _show_sources(call: Call) -> int:
             for url in call.arguments.urls
             for row in _find_source_rows(state, url, terms)
         }
+        visit_times = VisitTimes(state, call.options, state.now())
         for row in rows.values():
-            add_visit_time(row, state, call.options, state.now())
+            visit_times.apply(row)
         if call.arguments.json:
             show(rows.values(), (), as_json=True, empty="")
             return 0
@@ -534,21 +535,36 @@ def find_last_start(state: State) -> float | None:
     return state.runs.first_beside(run) if run else None
 
 
-def add_visit_time(row: dict[str, Any], state: State, options: Options, now: float) -> None:
-    """Let the next visit in a row of `readable_sources` wait for its Visit-time.
+class VisitTimes:
+    """The Visit-times of stored robots.txt files, for which next visits wait.
 
-    The view cannot read a robots.txt, and a host is on hold for its Visit-time only once a crawl
+    A view cannot read a robots.txt, and a host is on hold for its Visit-time only once a crawl
     wanted to request it. ``now`` is in epoch seconds.
     """
-    if row["next_visit"] == "never":
-        return
-    copy = state.robots.find(origin_of(row["moved_to"] or row["url"]))
-    if copy is None:
-        return
-    file = RobotsFile.from_copy(copy, options.ua_token, options.robots_unreachable, now)
-    at = now
-    if row["next_visit"] != "now":
-        at = max(now, datetime.fromisoformat(row["next_visit"]).timestamp())
-    if (seconds := file.closed_for(at)) > 0.0:
-        row["next_visit"] = rfc3339(at + seconds)
-        row["due_reason"] = "the Visit-time of its robots.txt"
+
+    def __init__(self, state: State, options: Options, now: float) -> None:
+        self._find = state.robots.find
+        self._options = options
+        self._now = now
+        self._files: dict[str, RobotsFile | None] = {}  # by origin: many sources share one
+
+    def apply(self, row: dict[str, Any]) -> None:
+        """Let the next visit in a row of `readable_sources` wait for its Visit-time."""
+        file = self._file(origin_of(row["moved_to"] or row["url"]))
+        if row["next_visit"] == "never" or file is None:
+            return
+        at = self._now
+        if row["next_visit"] != "now":
+            at = max(at, datetime.fromisoformat(row["next_visit"]).timestamp())
+        if (seconds := file.closed_for(at)) > 0.0:
+            row["next_visit"] = rfc3339(at + seconds)
+            row["due_reason"] = "the Visit-time of its robots.txt"
+
+    def _file(self, origin: str) -> RobotsFile | None:
+        if origin not in self._files:
+            copy, options = self._find(origin), self._options
+            rules = options.ua_token, options.robots_unreachable
+            self._files[origin] = (
+                None if copy is None else RobotsFile.from_copy(copy, *rules, self._now)
+            )
+        return self._files[origin]

@@ -581,6 +581,20 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
         if self.pop("link") and self.is_rss_link and not self.inimage:
             self._get_context()["links"][-1].update(rel="alternate", type="text/html")
 
+    # feedparser would also parse each date, but `date_in_utc` reads its text.
+    def _end_published(self) -> None:
+        self.pop("published")
+
+    _end_issued = _end_pubdate = _end_published
+
+    def _end_updated(self) -> None:
+        self.pop("updated")
+
+    _end_modified = _end_lastbuilddate = _end_updated
+
+    def _end_created(self) -> None:
+        self.pop("created")
+
     def _start_hour(self, _attrs: object) -> None:
         self.push("hour", 1)
 
@@ -614,8 +628,13 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
                 None,
                 name[1],
             )  # feeds spell the namespace in ways that feedparser does not know
-        self.uri = (name[0] or "").lower()
-        super().startElementNS(name, qname, attrs)
+        namespace, local_name = name
+        self.uri = (namespace or "").lower()
+        if not namespace and not qname and not self.decls and not len(attrs):
+            # Most elements of RSS: feedparser would look up nothing and change nothing.
+            self.unknown_starttag(local_name.lower(), [])
+        else:
+            super().startElementNS(name, qname, attrs)
 
     def characters(self, text: str) -> None:
         """Handle a piece of text."""
@@ -636,7 +655,10 @@ class _FeedParser(StrictFeedParser):  # type: ignore[misc]
             self.open.pop()
             if self.rss_uri and name[0] == self.rss_uri:
                 name = (None, name[1])
-            super().endElementNS(name, qname)
+            if name[0] or qname:
+                super().endElementNS(name, qname)
+            else:
+                self.unknown_endtag(name[1].lower())
 
 
 def _is_data(kind: str) -> bool:

@@ -14,7 +14,7 @@ from walsh_scrapy.policy.durations import CLOCK_SKEW, format_moment, rfc3339
 from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, Problem, Severity, in_order
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.evidence import TimeSpan
-from walsh_scrapy.tools.lists import HOST_ORDER, IS_LISTED, add_visit_time
+from walsh_scrapy.tools.lists import HOST_ORDER, IS_LISTED, VisitTimes
 from walsh_scrapy.tools.report.pacechart import compare, read_gaps
 
 if TYPE_CHECKING:
@@ -122,8 +122,9 @@ def gather(
         limit=MAX_SOURCES,
     )
     failing = [complete_source(row) for row in failing_rows]
+    visit_times = VisitTimes(state, options, now)
     for row in failing:
-        add_visit_time(row, state, options, now)
+        visit_times.apply(row)
     waiting = _list(state, "readable_hosts", IS_LISTED, HOST_ORDER, MAX_HOSTS)
     listed_problems = [
         problem._asdict() | {"section": _SECTIONS.get(problem.code)}

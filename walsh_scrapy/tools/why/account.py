@@ -23,7 +23,7 @@ from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 from walsh_scrapy.policy.urls import canonical_url, host_of, robots_url
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.lists import add_visit_time, to_url
+from walsh_scrapy.tools.lists import VisitTimes, to_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -357,6 +357,7 @@ class _Reader:
             "is_declared AND (host = :paced OR lower(url) LIKE '%://' || :host || '%')",
             order_by="url",
         )
+        visit_times = VisitTimes(self.state, self.options, now)
         for found in rows:
             complete = complete_source(found)
             row = {name: complete[name] for name in _VISIT_COLUMNS}
@@ -365,7 +366,7 @@ class _Reader:
                 row |= {"url": moved_to, "moved_to": None, "outcome": None}
             if (row["outcome"] or "").startswith(_DENIED_REDIRECT):
                 row["outcome"] = "its redirect was not followed"
-            add_visit_time(row, self.state, self.options, now)
+            visit_times.apply(row)
             is_chosen = only_url in (None, canonical_url(row["url"]))
             if is_chosen and host_of(row["url"]) == self.host:
                 yield row
