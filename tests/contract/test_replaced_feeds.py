@@ -56,7 +56,7 @@ def test_another_site_and_another_title_at_once_keep_nothing(visit, url, write):
     assert sent == ['"1"'], "the validators of the last good document stay"
     assert "'Our blog' of www.blog.example, and is 'Casino' of casino.example" in second.stderr
     row = row_of(url)
-    assert (row["problem"], row["failures"], row["entries"]) == ("replaced", 2, 1)
+    assert (row["problem"], row["failures"], row["entries"]) == ("replaced", 1, 1)
     assert f"sources accept {URL}" in row["advice"]
 
 
@@ -100,6 +100,17 @@ def test_a_title_or_a_site_may_change_alone(visit, url, later):
     _, second = visit(document(*OURS, "One"), document(*later, "Two", etag='"2"'))
     assert [item["title"] for item in second.items] == ["Two"]
     assert row_of(url)["problem"] is None
+
+
+def test_it_is_visited_as_often_as_before(simulated, url):
+    theirs = document("Casino", "http://casino.example/", "Win", etag='"2"')
+    runs = simulated(
+        site("blog.example", feed=[document(*OURS, "One"), *[theirs] * 4]),
+        sources=[URL],
+        starts=[number * 1.01 * DAY for number in range(5)],
+        settings={"WALSH_STATE_URL": url},
+    )
+    assert [run.stats.get("walsh/sources/failed", 0) for run in runs] == [0, 1, 1, 1, 1]
 
 
 def test_a_feed_that_comes_back_is_read_again(visit, url):

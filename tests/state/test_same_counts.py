@@ -26,7 +26,7 @@ ROWS = {
     None: {},
     "gone": {"outcome": "gone", "status": 410, "not_before": float("inf"), "failures": 1},
     "failing": {"outcome": "failed", "failures": 2, "failing_since": NOW - HOUR},
-    "replaced": {"outcome": "replaced", "failures": 2, "failing_since": NOW - HOUR},
+    "replaced": {"outcome": "replaced", "failures": 1, "failing_since": NOW - 2 * HOUR},
     "refused": {"outcome": "refused", "status": 429, "refused_since": NOW - HOUR},
     "robots": {"outcome": "robots.txt unavailable", "refused_since": NOW - HOUR},
     "delay": {"outcome": "delay too long", "refused_since": NOW - HOUR},

@@ -533,7 +533,9 @@ def record_after(
     if not result.document_url:
         if result.outcome == "gone":
             return replace(record, failures=previous.failures + 1)
-        if result.outcome in ("failed", REPLACED):
+        if result.outcome == REPLACED:  # it is visited as often as before: it may come back
+            record = replace(record, failures=1)
+        if result.outcome == "failed":
             record = replace(record, failures=previous.failures + 1)
             if result.response is not None and result.response.status in RETRIED_STATUSES:
                 refused = Deferral(REFUSED, result.response.status, result.detail)

@@ -24,7 +24,7 @@ SOURCE_PROBLEM: Final = f"""CASE
             WHEN s.outcome = '{REFUSED}' THEN 'refused'
             WHEN s.outcome = '{NO_ROBOTS}' THEN 'robots'
             WHEN s.outcome = '{TOO_SLOW}' THEN 'delay'
-            WHEN s.outcome = '{REPLACED}' AND s.failures > 1 THEN 'replaced'
+            WHEN s.outcome = '{REPLACED}' AND s.visited_at > s.failing_since THEN 'replaced'
             WHEN s.failures > 0 THEN 'failing'
             WHEN s.moved_to <> d.url AND s.move_settled THEN 'moved'
             WHEN s.resent >= {MAX_RESENT} THEN 'resent' END"""
