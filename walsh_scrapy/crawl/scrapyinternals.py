@@ -40,7 +40,7 @@ from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.state.errors import RefusedValues
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 
     from scrapy import Request
     from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
@@ -210,6 +210,11 @@ class Engine:
         if self._slot:
             # A scheduler cannot say that a request which had to wait is ready now.
             self._slot.nextcall.schedule()
+
+    def ended(self, requests: Iterable[Request]) -> list[Request]:
+        """Return those of some requests that are no longer active."""
+        active = self._crawler.engine.downloader.active
+        return [request for request in requests if request not in active]
 
     def is_active(self, request: Request) -> bool:
         """Return True while a request is in the downloader or one of its middlewares."""

@@ -316,9 +316,8 @@ class Exchanges:
         A cancelled request is not active any longer, but its exchange goes on until it has left the
         downloader.
         """
-        for request in self._hosts.in_flight:
-            is_out = ticket_of(request).reached and request not in self._left
-            if not is_out and not self._engine.is_active(request):
+        for request in self._engine.ended(self._hosts.in_flight):
+            if not ticket_of(request).reached or request in self._left:
                 self.end(request, None)
 
     def _over(self, request: Request) -> float | None:

@@ -118,6 +118,9 @@ class Queue:
         self._gates: dict[Gate, RequestPreparer] = {}
         self._room = asyncio.Event()
         self._handed_out: dict[str, Turn] = {}  # by host, which has one at a time
+        # Of these, the hosts of requests that the engine has, and the turns of fetches.
+        self._sent: dict[Request, str] = {}
+        self._granted: dict[str, Turn] = {}
         self._fetch_turns: set[Turn] = set()  # the turns that a fetch waits for
         self._timer: CallLaterResult | None = None
 
@@ -151,6 +154,7 @@ class Queue:
             return
         host = self._context.host(request.url)
         del self._handed_out[host]  # its host stays owned
+        del self._sent[request]
         turn.is_prepared = False
         turn.deferral = None
         self._push(turn, is_back=True)
@@ -182,6 +186,7 @@ class Queue:
                 self._grant(host, turn)
             elif turn.is_prepared or self._is_ready(turn.request):
                 self._handed_out[host] = turn
+                self._sent[turn.request] = host
                 self._hosts.keep(host, turn.request)
                 return turn.request
             else:
@@ -364,7 +369,7 @@ class Queue:
         if turn.granted is None or turn.granted.done():
             self.frontier.free(host)
         else:
-            self._handed_out[host] = turn
+            self._handed_out[host] = self._granted[host] = turn
             turn.granted.set_result(None)
 
     def _is_ready(self, request: Request) -> bool:
@@ -403,7 +408,7 @@ class Queue:
     @property
     def _is_full(self) -> bool:
         """Whether no further request may be sent: the engine does not count granted turns."""
-        sending = [turn for turn in self._handed_out.values() if turn.granted and not turn.is_over]
+        sending = [turn for turn in self._granted.values() if not turn.is_over]
         granted = sum(not self._engine.is_active(turn.request) for turn in sending)
         return granted > 0 and granted + self._engine.active_count >= self._max_concurrent
 
@@ -423,12 +428,14 @@ class Queue:
         The engine takes a request after each end. Scrapy has no signal for every end: there is none
         for a request that a middleware denied.
         """
-        for host, turn in list(self._handed_out.items()):
-            if not self._is_out(turn):
-                del self._handed_out[host]
-                self.frontier.free(host)
-                if turn.granted is None:
-                    self._hosts.let_go(host, turn.request)
+        for host in [host for host, turn in self._granted.items() if turn.is_over]:
+            del self._handed_out[host], self._granted[host]
+            self.frontier.free(host)
+        for request in self._engine.ended(self._sent):
+            host = self._sent.pop(request)
+            del self._handed_out[host]
+            self.frontier.free(host)
+            self._hosts.let_go(host, request)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self.stop_timer()
