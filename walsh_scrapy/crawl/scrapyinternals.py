@@ -40,7 +40,7 @@ from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.state.errors import RefusedValues
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 
     from scrapy import Request
     from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
@@ -211,10 +211,8 @@ class Engine:
             # A scheduler cannot say that a request which had to wait is ready now.
             self._slot.nextcall.schedule()
 
-    def ended(self, requests: Collection[Request]) -> list[Request]:
+    def ended(self, requests: Iterable[Request]) -> list[Request]:
         """Return those of some requests that are no longer active."""
-        if not requests:
-            return []
         active = self._crawler.engine.downloader.active
         return [request for request in requests if request not in active]
 

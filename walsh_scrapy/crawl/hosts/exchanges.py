@@ -316,7 +316,8 @@ class Exchanges:
         A cancelled request is not active any longer, but its exchange goes on until it has left the
         downloader.
         """
-        for request in self._engine.ended(self._hosts.in_flight):
+        in_flight = self._hosts.in_flight
+        for request in self._engine.ended(in_flight) if in_flight else ():
             if not ticket_of(request).reached or request in self._left:
                 self.end(request, None)
 
