@@ -109,7 +109,7 @@ def test_a_reader_that_is_killed_while_it_writes_gets_all_again(web, crawl, url,
 
 
 @pytest.mark.parametrize("reports", [False, True])
-def test_a_changed_title_is_an_item_again_only_if_a_project_wants_it(simulated, reports):
+def test_a_changed_title_is_an_item_again_if_a_project_wants_it(simulated, reports):
     documents = [feed(posts=[Post(title, "/1", "1"), "Two"]) for title in ("News", "RETRACTED")]
     first, second, third = simulated(
         site("blog.example", feed=[*documents, documents[1]]),

@@ -110,9 +110,9 @@ def test_no_other_source_brings_a_forgotten_entry_back(state, url, forget):
     assert list(state.rows("readable_entries")) == []
 
 
-def test_an_entry_of_another_source_is_forgotten_with_the_host_that_it_links_to(state, forget):
+def test_an_entry_is_forgotten_with_the_host_that_it_links_to(state, forget):
     items = {
-        "a": f"http://{HOST}/1", "b": f"http://{HOST}.other.example/1", "c": "http://x.example/1"
+        "a": f"http://{HOST.upper()}/1", "b": f"http://{HOST}.other.example/1", "c": "http://x.example/1"
     }  # fmt: skip
     stored = [
         entry_of(OTHER, key, item=json.dumps({"title": f"{key} {HOST}", "url": link}))
@@ -148,6 +148,16 @@ def test_a_declared_source_is_refused_with_its_file(web, forget, url, tmp_path):
     with opened(url) as (state, rows):
         assert rows(select(func.count()).select_from(entries)) == [(1,)]
         assert list(state.rows("readable_overrides")) == []
+
+
+def test_a_host_is_known_in_each_spelling(state, called, url, tmp_path):
+    source = "http://B\u00fccher.example/feed"
+    commit(state, SourceRecord(url=source, kind="feed"), [entry_of(source)])
+    file = tmp_path / "sources.toml"
+    file.write_text(f'[[source]]\nurl = "{source}"\n', "utf-8")
+    assert called("forget", "xn--bcher-kva.example", WALSH_STATE_URL=url)[0] == 3
+    file.write_text(f'[[source]]\nurl = "{OTHER}"\n')
+    assert "1 entry" in called("forget", "xn--bcher-kva.example", WALSH_STATE_URL=url)[1]
 
 
 def test_a_host_that_a_crawl_uses_is_refused(state, url, forget):

@@ -211,8 +211,8 @@ class Engine:
             # A scheduler cannot say that a request which had to wait is ready now.
             self._slot.nextcall.schedule()
 
-    def ended(self, requests: Iterable[Request]) -> list[Request]:
-        """Return those of some requests that are no longer active."""
+    def find_ended(self, requests: Iterable[Request]) -> list[Request]:
+        """Return the requests that are no longer active."""
         active = self._crawler.engine.downloader.active
         return [request for request in requests if request not in active]
 

@@ -216,7 +216,7 @@ class FirstSeenMiddleware(Component):
             self._crawl.stats.inc_value("walsh/entries/new", new)
             self._crawl.stats.inc_value("walsh/entries/changed", changed)
             self._crawl.stats.inc_value("walsh/entries/repeated", items.repeated)
-        return items.of(written, has_changes=self._context.options.report_changes)
+        return items.report(written, has_changes=self._context.options.report_changes)
 
     def _find_alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's replacement for a request that robots.txt denied, or None."""
@@ -308,7 +308,7 @@ class DocumentItems:
         self.left_out = len(places) - len(records)
         return records
 
-    def of(self, written: Written, *, has_changes: bool) -> list[EntryItem]:
+    def report(self, written: Written, *, has_changes: bool) -> list[EntryItem]:
         """Return the items that are new, in document order, each with the key of its row.
 
         With ``has_changes`` also return those with a changed title.

@@ -1,4 +1,4 @@
-"""When a source is due again, and at which URL (R8).
+"""When a source is due again, at which URL, and whether its feed is still the same (R8).
 
 A source is due when the operator's interval, the freshness lifetime of the server's responses (RFC
 9111) and the update hints of the feed have passed. `state.tables.Due` combines them in SQL. Moments
@@ -20,11 +20,11 @@ import math
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS, requested_wait
 from walsh_scrapy.policy.durations import MAX_REVISIT_SECONDS, parse_http_date
-from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS
+from walsh_scrapy.policy.urls import MAX_DECLARED_CHARACTERS, registrable_domain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,3 +271,28 @@ def _observe(previous: Move | None, target: str, now: float) -> Move:
 
 def _is_https_upgrade(url: str, target: str) -> bool:
     return url.startswith("http:") and target == f"https{url.removeprefix('http')}"
+
+
+# ---- another feed in the place of a feed ----
+
+
+class FeedIdentity(NamedTuple):
+    """What tells a feed from the feed of another site."""
+
+    title: str | None
+    host: str | None  #: of the page that it links to
+
+
+def describe_replacement(known: FeedIdentity, feed: FeedIdentity) -> str:
+    """Return why a feed is another one than the known one, as a clause; "" if it is the same.
+
+    It is another one if both its title and the domain of its site have changed since it was read
+    last: an address that was sold, or a server that sends the feed of another customer.
+    """
+    if not (known.title and known.host and feed.title and feed.host):
+        return ""
+    if feed.title == known.title or feed.host == known.host:
+        return ""
+    if registrable_domain(feed.host) == registrable_domain(known.host):
+        return ""
+    return f"its feed was {known.title!r} of {known.host}, and is {feed.title!r} of {feed.host}"

@@ -66,7 +66,7 @@ class EntryItem(_Identity):
         return dict(zip(_NAMES, _values(self), strict=True))
 
     def to_stored(self) -> dict[str, object]:
-        """Return the columns that the state stores as JSON, without those of their row."""
+        """Return the columns that the state stores as JSON; the others are in their row."""
         values = self.to_dict()
         for name in ("key", "changed_at"):
             del values[name]

@@ -43,9 +43,11 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.feeds.freshness import (
     NEVER,
+    FeedIdentity,
     Move,
     UpdateHints,
     are_permanent,
+    describe_replacement,
     move_after_document,
     move_after_failure,
     move_after_intermediate,
@@ -66,7 +68,7 @@ from walsh_scrapy.feeds.stores.entrywriter import Written
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS, format_moment
 from walsh_scrapy.policy.problems import MAX_FAILED_SECONDS
-from walsh_scrapy.policy.urls import host_of, registrable_domain
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import (
@@ -151,7 +153,11 @@ class Outcomes:
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", source.url, detail)
-        if replacement := describe_replacement(self._find_record(request), feed):
+        known = self._find_record(request)
+        link_host = host_of(feed.link or "")
+        if replacement := describe_replacement(
+            FeedIdentity(known.feed_title, known.feed_host), FeedIdentity(feed.title, link_host)
+        ):
             logger.warning("%s failed: %s", source.url, replacement)
             return self._end_visit(request, Result(REPLACED, replacement, response))
         result = Result(
@@ -572,24 +578,6 @@ def record_after(
     if result.is_shared and is_of_llmstxt:
         return record
     return with_move(move_after_document, record, request, result.document_url, now)
-
-
-def describe_replacement(record: SourceRecord, feed: Feed) -> str:
-    """Return why a feed is another one than the source had; "" if it is the same.
-
-    It is another one if both its title and the domain of its site have changed since it was read
-    last: an address that was sold, or a server that sends the feed of another customer.
-    """
-    host = host_of(feed.link or "")
-    if not (feed.title and host and record.feed_title and record.feed_host):
-        return ""
-    if feed.title == record.feed_title or host == record.feed_host:
-        return ""
-    if registrable_domain(host) == registrable_domain(record.feed_host):
-        return ""
-    return (
-        f"its feed was {record.feed_title!r} of {record.feed_host}, and is {feed.title!r} of {host}"
-    )
 
 
 class Deferral(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -82,7 +83,8 @@ def run_forget(call: Call) -> int:
     """Forget a source or a host. Raises CommandError if nothing is recorded."""
     from walsh_scrapy.feeds.stores import Stores
     from walsh_scrapy.feeds.stores.forgetting import Target
-    from walsh_scrapy.policy.urls import canonical_url, host_of
+    from walsh_scrapy.policy.urls import host_of
+    from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 
     word = call.arguments.target
     is_url = "://" in word
@@ -94,12 +96,10 @@ def run_forget(call: Call) -> int:
         stores = Stores(state)
         if Path(call.sources_file).exists():
             stores.sync(call.sources_file, state.now())
-        same = [
-            known
-            for known in stores.sources.known_urls()
-            if canonical_url(known) == canonical_url(url)
-        ]
-        target = Target(host, paced, (same or [url])[0] if is_url else "")
+        if is_url:
+            with suppress(UnknownSource):  # a URL that is no source may have been requested
+                url = find_sources(url, stores.sources.known_urls())[0]
+        target = Target(host, paced, url if is_url else "")
         forgotten = stores.forgetting.forget(target, call.arguments.because or "")
     if not any(forgotten):
         hint = f"; `{program_name()} forget {host}` forgets its host" if is_url else ""

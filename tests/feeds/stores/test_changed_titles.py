@@ -71,7 +71,7 @@ class Told:
         pytest.param("\ufffdber Über", [], id="a title that is repaired"),
     ],
 )
-def test_a_reader_gets_each_title_once_that_an_entry_did_not_have(titles, told):
+def test_a_reader_gets_each_new_title_of_an_entry_once(titles, told):
     first, *later = ["" if title == "-" else title for title in titles.split()]
     entry = Told(first)
     for day, title in enumerate(later, start=1):
@@ -158,7 +158,7 @@ def day(number):
 
 
 @pytest.mark.parametrize("guid", ["1", None])
-def test_the_present_title_is_kept_with_the_time_and_the_one_before(state, visits, guid):
+def test_the_title_is_kept_with_the_time_and_the_one_before(state, visits, guid):
     visits([post("News", guid)], [post("RETRACTED: News", guid)])
     assert changed(state) == [("RETRACTED: News", "News", day(1), 3)]
 

@@ -317,7 +317,7 @@ class Exchanges:
         downloader.
         """
         in_flight = self._hosts.in_flight
-        for request in self._engine.ended(in_flight) if in_flight else ():
+        for request in self._engine.find_ended(in_flight) if in_flight else ():
             if not ticket_of(request).reached or request in self._left:
                 self.end(request, None)
 

@@ -431,7 +431,7 @@ class Queue:
         for host in [host for host, turn in self._granted.items() if turn.is_over]:
             del self._handed_out[host], self._granted[host]
             self.frontier.free(host)
-        for request in self._engine.ended(self._sent) if self._sent else ():
+        for request in self._engine.find_ended(self._sent) if self._sent else ():
             host = self._sent.pop(request)
             del self._handed_out[host]
             self.frontier.free(host)

@@ -413,7 +413,7 @@ class _Changes:
                 self._compare_title(place, verdict, reading.rows[verdict.entry.key])
 
     def _compare_title(self, place: int, verdict: Verdict, row: _KnownRow) -> None:
-        """Note the title of an entry if it is another one than that of its row.
+        """Note the title of an entry if its row has another one.
 
         The titles of an llms.txt have no keys.
         """

@@ -180,9 +180,8 @@ def _robots_of(connection: Connection, key: Column[int], ids: Collection[int]) -
 def _keys_of(
     connection: Connection, key: Column[int] | Column[str], url: Column[str], target: Target
 ) -> list[Any]:
-    text = target.url or target.host
-    rows = connection.execute(select(key, url).where(url.contains(text, autoescape=True)))
-    return [row[0] for row in rows if target.has(row[1])]
+    """Return the keys of the rows whose URL belongs to a target, in whatever spelling."""
+    return [row[0] for row in connection.execute(select(key, url)) if target.has(row[1])]
 
 
 def _delete(connection: Connection, key: Column[int] | Column[str], keys: Iterable[object]) -> int:
@@ -208,15 +207,10 @@ def _reset_sources(connection: Connection, target: Target) -> int:
 
 def _empty_entries(connection: Connection, target: Target) -> int:
     """Delete the items of the entries of a target, and return their number."""
-    text = target.url or target.host
-    names_it = or_(
-        *(entries.c[name].contains(text, autoescape=True) for name in ("source", "item"))
-    )
-    near = select(entries.c.key, entries.c.source, entries.c.item)
-    rows = connection.execute(near.where(names_it, entries.c.item != FORGOTTEN))
+    kept = select(*entries.c["key", "source", "item"]).where(entries.c.item != FORGOTTEN)
     keys = [
         {"of_key": row.key}
-        for row in rows
+        for row in connection.execute(kept)
         if target.has(row.source) or (not target.url and target.has(_link_of(row.item)))
     ]
     if keys:
