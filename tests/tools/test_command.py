@@ -71,6 +71,13 @@ def test_a_list_in_a_help_keeps_its_lines():
     assert re.search(r"^  \{proxy\}  ", text, re.MULTILINE)
 
 
+def test_a_list_in_a_help_keeps_its_indentation():
+    """Python 3.13 takes the indentation off docstrings itself, 3.12 does not."""
+    _, text = help_of("status")
+    assert "\n  crawls     none for three" in text
+    assert "\n             one read nothing" in text
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_example_is_a_call_of_its_command(name):
     _, text = help_of(*name.split())

@@ -16,6 +16,7 @@ import math
 import re
 import time
 from contextlib import suppress
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Command(NamedTuple):
     @property
     def help_text(self) -> str:
         """The docstring without its indentation."""
-        lines = (self.add_arguments.__doc__ or "").splitlines()
-        return "\n".join(line.removeprefix("    ") for line in lines)
+        first, _, rest = (self.add_arguments.__doc__ or "").partition("\n")
+        return f"{first}\n{dedent(rest)}".rstrip()
 
     @property
     def headline(self) -> str:
