@@ -42,7 +42,7 @@ from walsh_scrapy.state.tables import (
     runs,
     sources,
 )
-from walsh_scrapy.tools.why.account import read_account
+from walsh_scrapy.tools.why import read_account
 
 BEGIN = 1_767_225_600.0
 DAY = 86_400.0

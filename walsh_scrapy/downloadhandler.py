@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.messages import Fields
     from walsh_scrapy.crawl.ticket import Ticket
-    from walsh_scrapy.wire.endpoints import Endpoint, Proxy
     from walsh_scrapy.wire.http1 import Stream
+    from walsh_scrapy.wire.unreachable import Endpoint, Proxy
 
 logger = logging.getLogger(__name__)
 

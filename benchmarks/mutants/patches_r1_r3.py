@@ -49,7 +49,7 @@ if request.url.endswith("/robots.txt"):
               "(NEVER_SENT[crawl.kind][1:])"),
     )),
     Mutant("contact-of-another", "R1", "a letter of another bot names our contact", (
-        Patch("walsh_scrapy/tools/why/account.py", "Sender.from_runs",
+        Patch("walsh_scrapy/tools/why/__init__.py", "Sender.from_runs",
               "contact=identity.CONTACT if is_walsh_research else mail and mail[0]",
               "contact=mail[0] if mail else identity.CONTACT"),
     ), ("tests/tools/test_why_contact.py::test_a_bot_without_mail_names_no_other_contact",)),

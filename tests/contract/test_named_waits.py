@@ -14,7 +14,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import EPOCH, simulate
 from walsh_scrapy.testing.web import Fault, Reply, Site
 from walsh_scrapy.tools.report.facts import choose_period, gather
-from walsh_scrapy.tools.why.account import read_account
+from walsh_scrapy.tools.why import read_account
 
 HOUR = 3600.0
 URL = "http://a.example/feed"

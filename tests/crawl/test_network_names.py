@@ -19,10 +19,10 @@ from walsh_scrapy.crawl import network as module
 from walsh_scrapy.crawl.network import MAX_LOOKUPS_AHEAD, Names
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.wire.connections import Connections
-from walsh_scrapy.wire.endpoints import Endpoint
 from walsh_scrapy.wire.http1 import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import (
     BadCertificate,
+    Endpoint,
     NoAddress,
     NoSecureConnection,
     NotConnected,

@@ -36,7 +36,7 @@ from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import Lifetime, SourceVisit
 from walsh_scrapy.feeds.stores.entrywriter import Written
 from walsh_scrapy.policy.entrykeys import EntryKeys
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
 URL = "https://blog.example/feed"

@@ -36,7 +36,7 @@ from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.pacing import TakeoverGuard
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
-from walsh_scrapy.state import database, engine, ownership, records, waiting
+from walsh_scrapy.state import database, engine, ownership, records
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
@@ -263,11 +263,11 @@ class StateDeletedAtTheEnd(Extension):
 class ShortWaits(Extension):
     """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
 
-    seconds = waiting.ENDING_TIMEOUT_SECONDS
+    seconds = engine.ENDING_TIMEOUT_SECONDS
 
     def __init__(self, _crawler):
         database.LOCK_TIMEOUT_SECONDS = engine.LOCK_TIMEOUT_SECONDS = self.seconds
-        database.SILENCE_TIMEOUT_SECONDS = waiting.SILENCE_TIMEOUT_SECONDS = self.seconds
+        database.SILENCE_TIMEOUT_SECONDS = engine.SILENCE_TIMEOUT_SECONDS = self.seconds
 
 
 class LongWaits(ShortWaits):

@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from tests.helpers.relay import Relay
 from walsh_scrapy.feeds.stores import Stores
-from walsh_scrapy.state import State, StateError, database, waiting
+from walsh_scrapy.state import State, StateError, database, engine
 from walsh_scrapy.state.database import (
     MAX_CLOCK_AGE_SECONDS,
     MAX_ROWS_IN_MEMORY,
@@ -29,14 +29,14 @@ from walsh_scrapy.state.database import (
     ServerClock,
     exists,
 )
-from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.tables import VERSION, runs, schema_version
-from walsh_scrapy.state.waiting import (
+from walsh_scrapy.state.engine import (
     ENDING_TIMEOUT_SECONDS,
     IDLE_TIMEOUT_SECONDS,
     SILENCE_TIMEOUT_SECONDS,
+    RefusedValues,
     Waiting,
 )
+from walsh_scrapy.state.tables import VERSION, runs, schema_version
 
 VERSIONS = select(schema_version.c.version).order_by(schema_version.c.version)
 SESSION_READ_ONLY = "SET default_transaction_read_only = on"
@@ -444,7 +444,7 @@ def test_a_transaction_reads_the_clock_of_its_server(postgresql_url):
 
 def test_wait_is_short_and_the_last_one_once_the_run_ends(monkeypatch, clock):
     goes_on = [True]
-    monkeypatch.setattr("walsh_scrapy.state.waiting.time.monotonic", clock.now)
+    monkeypatch.setattr("walsh_scrapy.state.engine.time.monotonic", clock.now)
     waits = Waiting(lambda: goes_on[0])
     clock.at += 10.0
     assert waits.may_last(began=100.0, seconds=10.0)
@@ -503,7 +503,7 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
             time=time.time,
             monotonic=lambda: real() + SILENCE_TIMEOUT_SECONDS * relay.asked.is_set(),
         )
-        for module in (database, waiting):
+        for module in (database, engine):
             monkeypatch.setattr(module, "time", later)
 
         def failed(error):

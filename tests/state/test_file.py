@@ -22,10 +22,9 @@ from tests.helpers.records import SOURCE, commit, entry_of, make_state, zero_pag
 from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.state import State, StateError, database, retention
-from walsh_scrapy.state.engine import bare_engine
+from walsh_scrapy.state.engine import bare_engine, without_password
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
-from walsh_scrapy.state.url import without_password
 
 
 @pytest.fixture

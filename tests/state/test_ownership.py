@@ -20,10 +20,9 @@ from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.evidence import forget_begin, log_begin, log_end, log_no_answer
-from walsh_scrapy.state.hoststore import HostStore
-from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.hoststore import HostStore, release_hold, set_operator_delay
 from walsh_scrapy.state.ownership import (
     RequestLimits,
     Worker,

@@ -32,7 +32,7 @@ from walsh_scrapy.policy.pacing import (
     TakeoverGuard,
     delay_after,
 )
-from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.hoststore import release_hold, set_operator_delay
 from walsh_scrapy.state.ownership import (
     RequestLimits,
     Worker,

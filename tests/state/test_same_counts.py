@@ -18,7 +18,7 @@ from walsh_scrapy.state.sql import NO_TERMS
 from walsh_scrapy.state.tables import declared, files, sources
 from walsh_scrapy.tools.metrics import read_values
 from walsh_scrapy.tools.report.facts import choose_period, gather
-from walsh_scrapy.tools.why.account import read_account
+from walsh_scrapy.tools.why import read_account
 
 OPTIONS = Options.from_settings(Settings())
 #: What a source with each problem has in the state; None is well.

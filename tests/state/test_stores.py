@@ -33,7 +33,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.entrykeys import EntryKeys
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.runstore import RunRecord

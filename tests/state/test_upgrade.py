@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, event, insert, select, text, updat
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import oldstate
-from walsh_scrapy.state import State, StateError, database, ownership, upgrades, waiting
+from walsh_scrapy.state import State, StateError, database, ownership, upgrades
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.tables import (
@@ -124,7 +124,7 @@ def test_an_upgrade_says_when_a_source_was_read_and_added(old):
 def test_a_statement_of_an_upgrade_may_take_long(postgresql_url, monkeypatch):
     """A server that changes a million rows is silent for longer than a crawl waits."""
     monkeypatch.setattr(database, "SILENCE_TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(waiting, "SILENCE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("walsh_scrapy.state.engine.SILENCE_TIMEOUT_SECONDS", 0.2)
     with create_engine(postgresql_url, poolclass=NullPool).begin() as connection:
         connection.execute(update(schema_version).values(version=FIRST))
     slow = {VERSION: lambda connection, _report: connection.exec_driver_sql("SELECT pg_sleep(1)")}

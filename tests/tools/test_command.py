@@ -23,7 +23,7 @@ from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.tools.call import Call
-from walsh_scrapy.tools.mayfetch.answer import Draft
+from walsh_scrapy.tools.mayfetch import Draft
 from walsh_scrapy.tools.show import align, print_lines
 
 #: The line of each command and action in its help, as a user types it.

@@ -39,10 +39,8 @@ from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.report import facts, pacechart
-from walsh_scrapy.tools.report.facts import choose_period, group_days, name_answer
-from walsh_scrapy.tools.report.pacechart import compare
-from walsh_scrapy.tools.report.page import draw_bars
+from walsh_scrapy.tools.report import draw_bars, facts
+from walsh_scrapy.tools.report.facts import choose_period, compare, group_days, name_answer
 
 URL = "http://a.example/feed"
 
@@ -416,7 +414,7 @@ def test_a_long_log_is_cut_and_the_page_says_so(filled, monkeypatch):
     assert "<dd>30</dd>" in text
     assert "This section is about" not in text
     assert report_of(url, file)["gaps"].total() == 30
-    monkeypatch.setattr(pacechart, "MAX_REQUESTS", 20)
+    monkeypatch.setattr(facts, "MAX_REQUESTS", 20)
     text = page_of(url, file)
     assert "<dd>30</dd>" in text
     assert "the last 20 requests" in text

@@ -24,7 +24,7 @@ from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.why.account import Days, read_account
+from walsh_scrapy.tools.why import Days, read_account
 from walsh_scrapy.tools.why.letter import letter, to_records
 
 DAY = 86_400.0

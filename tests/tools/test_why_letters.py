@@ -25,7 +25,7 @@ from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.simulated import LATENCY
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.why.account import Days, read_account
+from walsh_scrapy.tools.why import Days, read_account
 from walsh_scrapy.tools.why.letter import letter
 
 #: When the simulated runs begin: 2026-01-01.

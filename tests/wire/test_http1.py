@@ -17,9 +17,9 @@ from scrapy.utils.gz import gunzip
 from scrapy.utils.test import get_crawler
 
 from tests.helpers.responses import REFUSALS, Pieces, read_response
+from walsh_scrapy.crawl.messages import CODING_ERRORS, unpack
 from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.wire.codings import CODING_ERRORS, unpack
 from walsh_scrapy.wire.http1 import MAX_HEAD_BYTES, MAX_HEAD_LINES, HttpExchange
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: 1\r\n\r\nabc"

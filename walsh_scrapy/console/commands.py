@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.feeds.stores.handover import Position
+    from walsh_scrapy.feeds.stores.entrystore import Position
 
 DAILY: Final = "every day"
 RARE: Final = "now and then"
@@ -991,7 +991,7 @@ def read_name(text: str) -> str:
 
 def read_position(text: str) -> Position:
     """Return the position of an entry."""
-    from walsh_scrapy.feeds.stores.handover import Position
+    from walsh_scrapy.feeds.stores.entrystore import Position
 
     return Position.parse(text)
 

@@ -1,7 +1,7 @@
 """What a request of a crawl carries beside its URL, and what its response does.
 
 The headers that are never sent, the validators of conditional requests, the key that signs, and
-bodies with a Content-Encoding.
+bodies with a Content-Encoding, which are unpacked only up to a maximum size.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import re
 import stat
 import sys
+import zlib
 from base64 import b64encode
 from itertools import takewhile
 from pathlib import Path
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from scrapy.http import Headers, TextResponse
@@ -36,10 +37,9 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
-from walsh_scrapy.wire.codings import CODING_ERRORS, GZIP, KNOWN, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scrapy import Request
     from scrapy.http import Response
@@ -47,6 +47,88 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
+
+
+# Content codings (RFC 9110 8.4.1)
+
+#: The codings that this module can undo.
+KNOWN: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
+#: The exceptions for a body that is not encoded as declared.
+CODING_ERRORS: Final = (EOFError, zlib.error)
+_CHUNK: Final = 65_536
+#: The maximum number of members of a gzip body. Servers send one; each takes up to 10 microseconds.
+MAX_PARTS: Final = 10_000
+GZIP: Final = b"\x1f\x8b"  #: The first bytes of gzip data.
+_ZEROS: Final = re.compile(rb"\0*+")
+
+
+class Unpacked(NamedTuple):
+    """The beginning of an unpacked body."""
+
+    body: bytes
+    is_complete: bool  #: False if the packed body was damaged or cut off
+
+
+def unpack(body: bytes, codings: Sequence[bytes], max_bytes: int) -> Unpacked:
+    """Return the first ``max_bytes`` of a body. Inner layers are unpacked up to twice that size.
+
+    ``codings`` are taken from ``KNOWN``, the outermost coding first. The bytes before an error are
+    returned. Raises one of ``CODING_ERRORS`` if there are no such bytes.
+    """
+    is_complete = True
+    for number, coding in enumerate(codings, 1):
+        limit = max_bytes if number == len(codings) else 2 * max_bytes  # packed data may be larger
+        content = bytearray()
+        try:
+            for chunk in _inflate(body, _window_bits(body, coding)):
+                content += chunk
+                if len(content) > limit:
+                    break
+        except CODING_ERRORS:
+            if body and not content:
+                raise
+            is_complete = False
+        body = bytes(content)
+    return Unpacked(body[:max_bytes], is_complete)
+
+
+def _window_bits(body: bytes, coding: bytes) -> int:
+    """Return the `wbits` with which zlib reads a body. Deflate may come without its zlib header."""
+    if coding != b"deflate":
+        return zlib.MAX_WBITS | 16
+    try:
+        zlib.decompressobj().decompress(body[:2])
+    except zlib.error:
+        return -zlib.MAX_WBITS
+    return zlib.MAX_WBITS
+
+
+def _inflate(body: bytes, window_bits: int) -> Iterator[bytes]:
+    """Yield the content of a body in pieces. Gzip may have several members (RFC 1952 2.2).
+
+    Zeros between the members are skipped, and so is everything after the last member.
+    """
+    position = 0
+    for _ in range(MAX_PARTS):
+        stream = zlib.decompressobj(window_bits)
+        while not stream.eof:
+            piece = stream.unconsumed_tail
+            if not piece:
+                piece = body[position : position + _CHUNK]
+                position += len(piece)
+            chunk = stream.decompress(piece, _CHUNK)
+            if not (piece or chunk or stream.eof):
+                raise EOFError("its end is missing")
+            yield chunk
+        position = cast(
+            "re.Match[bytes]", _ZEROS.match(body, position - len(stream.unused_data))
+        ).end()
+        if not body.startswith(GZIP, position):
+            return
+    raise EOFError(f"more than {MAX_PARTS} parts")
+
+
+# Messages
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +240,7 @@ def read_key(path: Path) -> PrivateKey:
         raise UnusableKey(f"{path} {error}") from None
 
 
-# ---- bodies with a Content-Encoding, or cut off ----
+# Bodies with a Content-Encoding, or cut off
 
 
 #: The maximum number of codings of one body. Servers use one; a hostile file can contain itself.

@@ -34,9 +34,15 @@ from walsh_scrapy.policy.urls import (
     scheme_of,
 )
 from walsh_scrapy.policy.wording import for_others
-from walsh_scrapy.wire.endpoints import Addresses, Endpoint, Proxy
 from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.unreachable import NotConnected, is_no_such_name, name_not_found
+from walsh_scrapy.wire.unreachable import (
+    Addresses,
+    Endpoint,
+    NotConnected,
+    Proxy,
+    is_no_such_name,
+    name_not_found,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

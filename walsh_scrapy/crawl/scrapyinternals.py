@@ -37,7 +37,7 @@ from scrapy.utils.signal import (  # type: ignore[attr-defined]
 )
 
 from walsh_scrapy.exceptions import Unreachable
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator

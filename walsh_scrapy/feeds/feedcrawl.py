@@ -47,7 +47,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.engine import StateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Mapping

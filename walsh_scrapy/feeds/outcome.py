@@ -70,7 +70,7 @@ from walsh_scrapy.policy.durations import CLOCK_SKEW, MAX_REVISIT_SECONDS, forma
 from walsh_scrapy.policy.problems import MAX_FAILED_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.records import (
     MAX_RESENT,
     NO_ROBOTS,

@@ -15,14 +15,14 @@ from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import set_visit
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.feeds.feedcrawl import DueSources, FeedCrawl
-from walsh_scrapy.feeds.sources.egg import unpack_sources
+from walsh_scrapy.feeds.sources.loading import unpack_sources
 from walsh_scrapy.feeds.sources.source import SourcesError
 from walsh_scrapy.feeds.sourcevisit import SourceVisit, source_visit_of
 from walsh_scrapy.feeds.stores.sourcestore import DeclaredSources, Selection
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.crawl.runsummary import denials_by_gate, denied_cells, table
+from walsh_scrapy.crawl.declared import denials_by_gate, denied_cells, table
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, describe_run_problem, run_problem
 from walsh_scrapy.policy.urls import host_of

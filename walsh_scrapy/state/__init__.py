@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.state.database import Database, exists
-from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.engine import StateError
 from walsh_scrapy.state.evidence import BlocklistStore, EvidenceStore, Log, RobotsStore
 from walsh_scrapy.state.hoststore import HostStore, old_hosts
-from walsh_scrapy.state.reportstore import ReportStore
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
-from walsh_scrapy.state.runstore import RunStore
+from walsh_scrapy.state.runstore import ReportStore, RunStore
 from walsh_scrapy.state.sql import NO_TERMS, Terms
 from walsh_scrapy.state.tables import STATE_ID_SQL
 from walsh_scrapy.state.upgrades import upgrade as upgrade_state

@@ -32,22 +32,27 @@ from sqlalchemy.sql.functions import FunctionElement
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.engine import (
     BEGIN_SNAPSHOT,
-    SETTING_NAME,
-    bare_engine,
-    begin_statement,
-    engine_of,
-    open_engine,
-)
-from walsh_scrapy.state.errors import (
     CONFLICTS,
     CREATE_IN_UTF8,
+    LOCK_TIMEOUT_SECONDS,
+    LOST_SERVER_TIMEOUT_SECONDS,
     READ_ONLY,
+    SETTING_NAME,
+    SILENCE_TIMEOUT_SECONDS,
+    UPGRADE_SILENCE_TIMEOUT_SECONDS,
     RefusedValues,
     StateError,
+    Waiting,
+    bare_engine,
+    begin_statement,
     describe_error,
+    engine_of,
+    names_file,
+    open_engine,
     primary_code,
     refuses_values,
     sqlstate_of,
+    without_password,
 )
 from walsh_scrapy.state.records import by_key, commit, record_of, run_by_driver
 from walsh_scrapy.state.tables import (
@@ -59,15 +64,7 @@ from walsh_scrapy.state.tables import (
     last_writer,
     versions,
 )
-from walsh_scrapy.state.url import names_file, without_password
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
-from walsh_scrapy.state.waiting import (
-    LOCK_TIMEOUT_SECONDS,
-    LOST_SERVER_TIMEOUT_SECONDS,
-    SILENCE_TIMEOUT_SECONDS,
-    UPGRADE_SILENCE_TIMEOUT_SECONDS,
-    Waiting,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,24 +1,99 @@
-"""Hosts as commands and starting crawls read them, and how commands change them."""
+"""Hosts as commands and starting crawls read them, and how commands change them.
+
+Each change by hand is kept as an override, with its reason (decision 31). The operator may give a
+host a longer delay, and may end its hold. The next `begin` reads both from the row of the host. A
+source that is resumed, accepted or forgotten is recorded as an override too. Overrides are kept
+permanently, so that the operator can answer for them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, insert, or_, select, update
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.database import NOW, Store, clock_of
-from walsh_scrapy.state.errors import StateError
-from walsh_scrapy.state.overrides import release_hold, set_operator_delay
-from walsh_scrapy.state.ownership import HOSTS_SQL, LAST_END, HostSnapshot, find, snapshot_of
+from walsh_scrapy.state.engine import StateError
+from walsh_scrapy.state.ownership import (
+    HOSTS_SQL,
+    IS_HOST,
+    LAST_END,
+    HostSnapshot,
+    find,
+    insert_host,
+    lock,
+    number_param,
+    snapshot_of,
+)
 from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.tables import choices, hosts, workers
+from walsh_scrapy.state.tables import choices, hosts, overrides, workers
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+OverrideName: TypeAlias = Literal["release", "delay", "resume", "accept", "forget"]
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One change by the operator."""
+
+    made_at: float  #: epoch seconds
+    host: str
+    override: OverrideName
+    seconds: float  #: the new delay, or the rest of the hold that was ended
+    reason: str
+    url: str | None = None  #: the source that was resumed, accepted or forgotten
+    requests: int | None = None  #: the requests that were forgotten
+
+
+_SET_DELAY_SQL: Final = (
+    update(hosts)
+    .where(IS_HOST, hosts.c.operator_delay != number_param("seconds"))
+    .values(operator_delay=number_param("seconds"))
+)
+_RELEASE_SQL: Final = update(hosts).where(IS_HOST).values(hold_until=0.0, hold_by="", hold_status=0)
+
+
+def set_operator_delay(connection: Connection, host: str, seconds: float, reason: str) -> float:
+    """Give a host a delay of at least ``seconds`` permanently; 0 ends that.
+
+    The override is recorded if it changes anything. Return the delay that the host has now.
+    """
+    params = {"key": host, "worker": "", "seconds": seconds, **clock_of(connection)}
+    if seconds:
+        connection.execute(insert_host(connection.dialect.name), params)
+    is_changed = connection.execute(_SET_DELAY_SQL, params).rowcount == 1
+    snapshot = find(connection, host)
+    if is_changed:
+        record_override(connection, Override(snapshot.now, host, "delay", seconds, reason))
+    return snapshot.times.delay_with()
+
+
+def release_hold(connection: Connection, host: str, reason: str) -> float:
+    """End the hold of a host, and record that with the reason.
+
+    Return the seconds that were left of the hold. If there was no hold that is 0, and nothing is
+    recorded.
+    """
+    snapshot = lock(connection, host)
+    if snapshot is None or not snapshot.hold:
+        return 0.0
+    connection.execute(_RELEASE_SQL, {"key": host})
+    record_override(connection, Override(snapshot.now, host, "release", snapshot.hold, reason))
+    return snapshot.hold
+
+
+def record_override(connection: Connection, override: Override) -> None:
+    """Record a change of the operator, within its transaction."""
+    names = (field.name for field in fields(Override))
+    connection.execute(insert(overrides), dict(zip(names, astuple(override), strict=True)))
 
 
 #: Seconds for which the row of a host is kept after the last moment that it is about.

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.database import Database, create_schema
-from walsh_scrapy.state.errors import StateError, describe_error, refuses_values
+from walsh_scrapy.state.engine import StateError, describe_error, refuses_values
 from walsh_scrapy.state.retention import OF_FILE
 from walsh_scrapy.state.tables import (
     STATE_ID,

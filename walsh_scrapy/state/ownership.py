@@ -94,7 +94,7 @@ from walsh_scrapy.policy.pacing import (
     HostTimes,
 )
 from walsh_scrapy.state.database import NOW, clock_of
-from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.engine import StateError
 from walsh_scrapy.state.records import execute, insert_into
 from walsh_scrapy.state.tables import VERSION, hosts, schema_version, workers
 

@@ -21,7 +21,7 @@ from sqlalchemy import delete, select, text
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.engine import StateError
 from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.tables import STATE_ID, choices, new_state_id, runs
 

@@ -1,6 +1,8 @@
-"""Runs: one row for each crawl, and for each command that fetched a URL by hand.
+"""Runs, and reports.
 
-The latest times of all tables are read here too: a time in the future was written by a wrong clock.
+There is one row for each crawl, and for each command that fetched a URL by hand. The latest times
+of all tables are read here too: a time in the future was written by a wrong clock. A report is what
+`walsh status --since-last NAME` has reported, so that the next call tells what changed.
 """
 
 from __future__ import annotations
@@ -9,17 +11,28 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import delete, func, insert, literal, or_, select, union_all, update
+from sqlalchemy import bindparam, delete, func, insert, literal, or_, select, union_all, update
 
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
-from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robots, runs, sources
+from walsh_scrapy.state.records import upsert
+from walsh_scrapy.state.tables import (
+    blocklist,
+    entries,
+    hosts,
+    reports,
+    requests,
+    robots,
+    runs,
+    sources,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
+
 
 _MAX_NAME_CHARS: Final = 255  #: of a spider, and of the reason for the end of a run
 _RUNS_SQL: Final = select(runs)
@@ -195,3 +208,23 @@ def run_of(row: Sequence[Any]) -> RunRecord:
     for name in ("versions", "settings", "summary"):
         values[name] = json.loads(values[name])
     return RunRecord(**values)
+
+
+# Reports
+
+_REPORTED_SQL: Final = select(reports.c.problems).where(reports.c.name == bindparam("of"))
+
+
+class ReportStore(Store):
+    """Remembers the problems of the last report under each name."""
+
+    def exchange(self, name: str, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Remember the problems of a report, and return those of the one before it."""
+        row = {"name": name, "problems": storable(json.dumps(problems))}
+
+        def write(connection: Connection) -> list[dict[str, Any]]:
+            before = connection.scalar(_REPORTED_SQL, {"of": name})
+            upsert(connection, reports, row)
+            return json.loads(before) if before else []
+
+        return self._database.write(write)

@@ -40,7 +40,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, WORKER_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.database import NOW, Database, clock_of
-from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.engine import StateError
 from walsh_scrapy.state.records import in_batches
 from walsh_scrapy.state.retention import BackupStore
 from walsh_scrapy.state.tables import (

@@ -26,9 +26,9 @@ from walsh_scrapy.state.problemview import (
     SOURCE_PROBLEM,
     SOURCE_SINCE,
     problems_view,
+    runs_view,
 )
 from walsh_scrapy.state.records import NO_ROBOTS, REFUSED, TOO_SLOW, upsert
-from walsh_scrapy.state.runview import runs_view
 from walsh_scrapy.state.sql import NO_TERMS, Sql, Terms, whole
 from walsh_scrapy.state.tables import (
     LAST_MOMENT,

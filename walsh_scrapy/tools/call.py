@@ -140,7 +140,7 @@ class Call:
     def state(self, upgrade: Callable[[str], None] | None = None) -> Iterator[State]:
         """Open the state database. Raises StateError, also if there is none yet."""
         from walsh_scrapy.state import StateError
-        from walsh_scrapy.state.url import without_password
+        from walsh_scrapy.state.engine import without_password
 
         with self.state_if_any(upgrade) as state:
             if state is None:

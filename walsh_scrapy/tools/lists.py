@@ -31,7 +31,7 @@ from walsh_scrapy.tools.status import terms_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from walsh_scrapy.feeds.stores.handover import Position
+    from walsh_scrapy.feeds.stores.entrystore import Position
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
     from walsh_scrapy.state.sql import Terms

@@ -48,9 +48,8 @@ def run_backup(call: Call) -> int:
 def _copy_to_database(call: Call, url: str) -> int:
     """Copy the state database to an empty database, and print the setting that names it."""
     from walsh_scrapy.state import StateError
-    from walsh_scrapy.state.engine import bare_engine
+    from walsh_scrapy.state.engine import bare_engine, names_file, setting_of, without_password
     from walsh_scrapy.state.moving import move
-    from walsh_scrapy.state.url import names_file, setting_of, without_password
 
     try:
         target = bare_engine(url, "-o").url

@@ -35,8 +35,8 @@ from walsh_scrapy.wire.unreachable import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from walsh_scrapy.wire.endpoints import Addresses, Endpoint, Proxy
     from walsh_scrapy.wire.http1 import Stream, Tls
+    from walsh_scrapy.wire.unreachable import Addresses, Endpoint, Proxy
 
 
 class _Idle(NamedTuple):

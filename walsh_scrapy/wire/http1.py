@@ -31,7 +31,7 @@ from walsh_scrapy.wire.unreachable import MISSING_ISSUER, NoSecureConnection, no
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from walsh_scrapy.wire.endpoints import Addresses
+    from walsh_scrapy.wire.unreachable import Addresses
 
 T = TypeVar("T")
 

@@ -1,8 +1,9 @@
-"""Exceptions for failed connections: a message for the operator, and who is to blame.
+"""Where connections lead, and what their failures say.
 
-A host that does not answer is deferred (decision 28), but only if the failure cannot be this
-machine's own, such as a missing network (decision 29). Messages about TLS name the host and what is
-wrong with it.
+That is the addresses of a name, the endpoint of a URL, and proxies; and exceptions for failed
+connections, with a message for the operator, and who is to blame. A host that does not answer is
+deferred (decision 28), but only if the failure cannot be this machine's own, such as a missing
+network (decision 29). Messages about TLS name the host and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -21,6 +23,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
     IgnoreRequest,
 )
+from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.exceptions import Unreachable
 
@@ -28,6 +31,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from walsh_scrapy.policy.connectivity import Blame
+
+
+#: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
+AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
+
+
+class Addresses(NamedTuple):
+    """The addresses of a name. Connections go to these, so what was checked is what is used."""
+
+    infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The addresses as text, without ports."""
+        return tuple(str(info[4][0]) for info in self.infos)
+
+
+class Proxy(NamedTuple):
+    """An HTTP proxy: where it listens, and the Proxy-Authorization header for it."""
+
+    host: str
+    port: int
+    authorization: bytes | None = None
+
+    @classmethod
+    def parse(cls, url: str, authorization: bytes | None) -> Proxy:
+        """Parse the URL of a proxy. Raises ValueError unless it is an http URL."""
+        parts = urlsplit(add_http_if_no_scheme(url))
+        if parts.scheme != "http" or not parts.hostname:
+            raise ValueError
+        return cls(parts.hostname, parts.port or 80, authorization)
+
+
+class Endpoint(NamedTuple):
+    """Where a connection leads. An idle connection is used for requests with the same endpoint."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: Proxy | None = None
+    bind_address: tuple[str, int] | None = None
+
 
 #: The name server gave no answer. All other errors mean that the name does not exist.
 _NO_RESOLVER: Final = frozenset(

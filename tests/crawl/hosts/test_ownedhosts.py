@@ -20,7 +20,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
 from walsh_scrapy.state import State
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.ownership import RequestLimits, beat
 from walsh_scrapy.testing.simulation import FakeClock

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from walsh_scrapy.feeds.sources.egg import unpack_sources
+from walsh_scrapy.feeds.sources.loading import unpack_sources
 from walsh_scrapy.feeds.sources.source import SourcesError
 
 

@@ -12,9 +12,8 @@ from sqlalchemy import Double, literal, select, update
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.feeds.freshness import NEVER
 from walsh_scrapy.feeds.outcome import move_of
-from walsh_scrapy.feeds.sources.declaration import RunDeclaration, part_number
 from walsh_scrapy.feeds.sources.loading import load_sources
-from walsh_scrapy.feeds.sources.source import Source, SourcesError
+from walsh_scrapy.feeds.sources.source import RunDeclaration, Source, SourcesError, part_number
 from walsh_scrapy.feeds.stores import Stores, sync
 from walsh_scrapy.feeds.stores.sourcestore import (
     FIRST_POSITION,

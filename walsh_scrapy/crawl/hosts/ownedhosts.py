@@ -26,7 +26,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
-from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.evidence import forget_begin, log_begin, log_end, log_no_answer
 from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
 

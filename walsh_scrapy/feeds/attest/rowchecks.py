@@ -31,7 +31,7 @@ from walsh_scrapy.feeds.attest.record import (
 )
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.feeds.metadata.formats import is_dump
-from walsh_scrapy.feeds.sources.declaration import MissingPart, RunDeclaration
+from walsh_scrapy.feeds.sources.source import MissingPart, RunDeclaration
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.pacing import MAX_BLOCKLIST_WAIT_SECONDS, QUIET_SECONDS

@@ -5,7 +5,8 @@ the place and the reason. OPML is different, because a program exported it and t
 correct it: a source that cannot be requested is skipped with a warning.
 
 A large file is never completely in memory: a list is read line by line, and a TOML file table by
-table, if it is certain where each table ends.
+table, if it is certain where each table ends. The file of a project that Scrapyd runs is in an egg,
+which is a zip file; it is unpacked first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
+import sys
 import tomllib
 from codecs import BOM_UTF8
 from dataclasses import replace
@@ -22,10 +25,18 @@ from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
+from zipimport import zipimporter
 
-from walsh_scrapy.feeds.sources.defaults import Defaults, TagDefaults
-from walsh_scrapy.feeds.sources.source import Kind, Source, SourcesError, target_url, unique
-from walsh_scrapy.files import MAX_PIECE_LENGTH, UnreadableFile, open_file, read_within
+from walsh_scrapy.feeds.sources.source import (
+    Defaults,
+    Kind,
+    Source,
+    SourcesError,
+    TagDefaults,
+    target_url,
+    unique,
+)
+from walsh_scrapy.files import MAX_PIECE_LENGTH, UnreadableFile, atomic_file, open_file, read_within
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
 
@@ -34,6 +45,42 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
     from walsh_scrapy.feeds.sources.opml import Outline
+
+
+def unpack_sources(name: str) -> str:
+    """Return the path of the sources file that the setting names.
+
+    If the egg of the project has that file, it is unpacked below the current folder. The path is
+    the same for each version of the project, because the state knows a file by its path. Raises
+    SourcesError if the file is missing, or cannot be written.
+    """
+    settings = sys.modules.get(os.environ.get("SCRAPY_SETTINGS_MODULE", ""))
+    egg = getattr(settings, "__loader__", None)
+    if not isinstance(egg, zipimporter):
+        return name
+    try:
+        body = egg.get_data(os.path.normpath(name))
+    except OSError:  # the egg has no such file
+        file = Path(name).absolute()
+        if file.exists():
+            return str(file)
+        raise SourcesError(
+            f"there is no {file}, and no {name} in the egg: put the file beside setup.py and "
+            "deploy again, or set WALSH_SOURCES to an absolute path"
+        ) from None
+    project = os.environ.get("SCRAPY_PROJECT", "default")
+    file = Path(".scrapy", project, Path(name).name).absolute()
+    try:
+        if not file.exists() or file.read_bytes() != body:
+            with atomic_file(file) as output:
+                output.write(body)
+    except OSError as error:
+        raise SourcesError(
+            f"{file}: the sources of the egg cannot be unpacked: {error.strerror}; set "
+            "WALSH_SOURCES to the absolute path of a sources file"
+        ) from error
+    return str(file)
+
 
 _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")

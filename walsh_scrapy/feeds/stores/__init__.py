@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from walsh_scrapy.feeds.stores.entrystore import EntryStore
+from walsh_scrapy.feeds.stores.entrystore import EntryStore, HandoverStore
 from walsh_scrapy.feeds.stores.forgetting import ForgetStore
-from walsh_scrapy.feeds.stores.handover import HandoverStore
 from walsh_scrapy.feeds.stores.sourcestore import LlmsTxtStore, SourceStore
 from walsh_scrapy.feeds.stores.sync import DeclarationCopies, Sync, SyncedFile
 from walsh_scrapy.state.problemview import FILE_SECONDS

@@ -15,8 +15,8 @@ from sqlalchemy import bindparam, delete, exists, or_, select, update
 from walsh_scrapy.feeds.stores.entrystore import FORGOTTEN
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.database import NOW, Store, clock_of
-from walsh_scrapy.state.errors import StateError
-from walsh_scrapy.state.overrides import Override, record_override
+from walsh_scrapy.state.engine import StateError
+from walsh_scrapy.state.hoststore import Override, record_override
 from walsh_scrapy.state.ownership import find as find_host
 from walsh_scrapy.state.records import SourceRecord, in_batches, row_of
 from walsh_scrapy.state.tables import (

@@ -44,7 +44,7 @@ from walsh_scrapy.policy.backoff import MAX_WAIT_SECONDS
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.overrides import Override, OverrideName, record_override
+from walsh_scrapy.state.hoststore import Override, OverrideName, record_override
 from walsh_scrapy.state.ownership import find as find_host
 from walsh_scrapy.state.records import (
     LlmsTxtRecord,

@@ -22,14 +22,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, delete, exists, func, not_, select, update
 
-from walsh_scrapy.feeds.sources.declaration import encode_part_names, part_names, part_number
 from walsh_scrapy.feeds.sources.loading import (
     Repetitions,
     log_warnings,
     open_sources,
     read_declarations,
 )
-from walsh_scrapy.feeds.sources.source import Source, declaration
+from walsh_scrapy.feeds.sources.source import (
+    Source,
+    declaration,
+    encode_part_names,
+    part_names,
+    part_number,
+)
 from walsh_scrapy.feeds.stores.sourcestore import SOURCE_COLUMNS, repeat_facts, source_of
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key

@@ -20,7 +20,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.urls import origin_of, robots_url, wire_url
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.mayfetch.answer import Answer, build_robots_answer, find_url_problem
+from walsh_scrapy.tools.mayfetch import Answer, build_robots_answer, find_url_problem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping

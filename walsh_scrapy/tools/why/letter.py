@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
-from walsh_scrapy.tools.why.account import is_good
+from walsh_scrapy.tools.why import is_good
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from walsh_scrapy.tools.why.account import Account, Row
+    from walsh_scrapy.tools.why import Account, Row
 
 #: The maximum length of a decision in the table, because a rule of robots.txt may be long.
 _MAX_DECISION_LENGTH: Final = 48
