@@ -14,7 +14,7 @@ from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import create_engine, func, insert, make_url, select, text, update
+from sqlalchemy import create_engine, func, insert, inspect, make_url, select, text, update
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
@@ -148,6 +148,17 @@ def test_a_server_that_fails_is_named_with_its_remedy(postgresql_url, statement)
             database.write(lambda connection: connection.exec_driver_sql(statement), "http://a/")
         assert FAILED[statement] in str(caught.value)
         assert str(caught.value).startswith("http://a/ is not recorded: ")
+
+
+@pytest.mark.empty
+def test_a_table_of_another_program_is_not_taken(url, tmp_path):
+    Path(tmp_path, "folder").mkdir()
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sources (page text)"))
+    with pytest.raises(StateError, match=r"sources\W* already exists; .*name another database"):
+        State(url)
+    assert inspect(engine).get_table_names() == ["sources"]
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP", "MULE_INTERNAL"])
