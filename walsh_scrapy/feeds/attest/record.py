@@ -34,6 +34,7 @@ Level: TypeAlias = Literal["MUST", "SHOULD"]
 #: Reasons why a request shows nothing. Each is a sentence with the request as its subject.
 NO_RUN: Final = "names no run that is recorded"
 NO_COPY: Final = "names a copy of robots.txt that is not kept"
+UNNAMED_COPY: Final = "names no copy of the robots.txt that was read"
 NO_FETCH: Final = "names a robots.txt whose request is not recorded"
 NO_LIST: Final = "names a blocklist that is not kept"
 CLOCK_SET: Final = "was recorded about when a clock was set"
@@ -199,6 +200,12 @@ class Tally:
 ENDED_AT: Final = end_of_exchange("r")
 #: Whether `requests r` is in the span of the audit.
 IN_SPAN: Final = "r.requested_at >= :since AND r.requested_at <= :until"
+#: Whether the answer to the last request for robots.txt was a failure.
+IS_ROBOTS_FAILURE: Final = (
+    "(r.robots_status IS NULL OR r.robots_status = 429 OR r.robots_status >= 500)"
+)
+#: Whether a robots.txt was read for `requests r`, but the row does not name it.
+LACKS_COPY: Final = f"(r.robots IS NULL AND r.robots_at IS NOT NULL AND NOT {IS_ROBOTS_FAILURE})"
 #: Whether the answer is a redirect.
 IS_REDIRECT: Final = "(r.status BETWEEN 300 AND 399 AND r.status <> 304)"
 

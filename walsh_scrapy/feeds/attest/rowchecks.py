@@ -24,10 +24,13 @@ from walsh_scrapy.feeds.attest.record import (
     IN_FUTURE,
     IN_SPAN,
     IS_REDIRECT,
+    IS_ROBOTS_FAILURE,
+    LACKS_COPY,
     NO_COPY,
     NO_FETCH,
     NO_LIST,
     NO_RUN,
+    UNNAMED_COPY,
 )
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.feeds.metadata.formats import is_dump
@@ -125,6 +128,7 @@ WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged 
     SELECT r.id, r.requested_at, r.duration, r.error, r.hold, g.problem, g.gap, g.gap_unknown,
         {sql.greatest("g.delay", _copy_delay_sql(record))} AS delay, g.hold_counts_until,
         t.run, t.serial, r.robots IS NOT NULL AND copies.id IS NULL AS has_no_copy,
+        {LACKS_COPY} AS lacks_copy,
         {by_run} AS run_ended_at, {_IS_REFUSED} AS is_refused, {ended_at} AS ended_at,
         {held_until} AS held_until, coalesce(r.retry_after, 0.0) AS retry_after,
         growth.least, growth.row_since
@@ -144,6 +148,7 @@ SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
             WHEN gap_unknown = 'a clock was set' THEN '{CLOCK_SET}'
             WHEN gap_unknown LIKE 'end of %' THEN '{AFTER_UNKNOWN}'
             WHEN has_no_copy THEN '{NO_COPY}'
+            WHEN lacks_copy THEN '{UNNAMED_COPY}'
             ELSE '' END AS pace,
         CASE WHEN problem = 'on hold' THEN 'too-early'
             WHEN hold_counts_until > requested_at AND gap_unknown = 'a clock was set'
@@ -355,8 +360,6 @@ _OLDER: Final = "names a redirect that may be older than the request log"
 _EXEMPT: Final = "exempt"
 _HOPS: Final = ("hop", "private hop", "older hop", "lost hop")
 _LIST_ROWS: Final = ("3", "3a", "3b", "3c")
-#: The last answer to a request for robots.txt was a failure.
-_IS_FAILURE: Final = "({0} IS NULL OR {0} = 429 OR {0} >= 500)"
 
 
 def check_robots(record: Record, tally: Tally) -> list[tuple[int, str, float]]:
@@ -370,7 +373,8 @@ def check_robots(record: Record, tally: Tally) -> list[tuple[int, str, float]]:
     is_unlogged = f"""f.host IS NULL AND r.robots_at >= {record.log_since}
         AND NOT EXISTS (SELECT 1 FROM requests t WHERE t.purpose = 'robots' AND t.host = r.host
             AND t.requested_at BETWEEN r.robots_at - {DAY} AND r.robots_at
-            AND ({_IS_FAILURE.format("t.status")} OR t.status BETWEEN 300 AND 399))"""
+            AND (t.status IS NULL OR t.status = 429 OR t.status >= 500
+                OR t.status BETWEEN 300 AND 399))"""
     counted = f"""
 WITH {record.shared}, fetches AS MATERIALIZED (
     SELECT DISTINCT host, robots_at FROM requests
@@ -380,9 +384,10 @@ SELECT terms, robots, url, flag, count(*) AS count, min(id) AS first, min(robots
 FROM (
     SELECT t.terms, r.robots, r.url, r.id, r.robots_at,
         CASE WHEN r.robots_at IS NULL THEN 'no-robots'
+            WHEN {LACKS_COPY} THEN '{UNNAMED_COPY}'
             WHEN {is_old} THEN {old}
             WHEN {is_unlogged} THEN '{NO_FETCH}'
-            WHEN {_IS_FAILURE.format("r.robots_status")} THEN 'failure' ELSE '' END AS flag
+            WHEN {IS_ROBOTS_FAILURE} THEN 'failure' ELSE '' END AS flag
     FROM requests r LEFT JOIN terms t ON t.run = r.run
         LEFT JOIN fetches f ON f.host = r.host AND f.robots_at = r.robots_at
     WHERE r.purpose <> 'robots' AND {record.is_judged}
@@ -421,7 +426,7 @@ def _read_rules(record: Record, copy: int | None, run: Run) -> Rules | None:
 
 
 def _judge_without_rules(run: Run, copy: int | None, flag: str) -> str:
-    if flag in ("no-robots", "old-robots"):
+    if flag in ("no-robots", "old-robots", UNNAMED_COPY):
         return flag
     if copy is not None:
         return NO_COPY
