@@ -41,7 +41,7 @@ from walsh_scrapy.policy.pacing import MAX_BLOCKLIST_WAIT_SECONDS, QUIET_SECONDS
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.copy import MAX_LATENESS_SECONDS
 from walsh_scrapy.policy.urls import canonical_url, host_of, is_private_host, robots_url
-from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps
+from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps, is_early
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,7 +125,8 @@ def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, floa
     no_growth = record.if_certain("no-growth", CLOCK_SET, "r.row_since", "r.ended_at")
     counted = f"""
 WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged AS (
-    SELECT r.id, r.requested_at, r.duration, r.error, r.hold, g.problem, g.gap, g.gap_unknown,
+    SELECT r.id, r.requested_at, r.duration, r.error, r.hold, g.problem, g.gap, g.own_gap,
+        g.gap_unknown,
         {sql.greatest("g.delay", _copy_delay_sql(record))} AS delay, g.hold_counts_until,
         t.run, t.serial, r.robots IS NOT NULL AND copies.id IS NULL AS has_no_copy,
         {LACKS_COPY} AS lacks_copy,
@@ -139,8 +140,8 @@ WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged 
 )
 SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
     SELECT r.id,
-        CASE WHEN gap < -{GAP_TOLERANCE} THEN 'host-at-once'
-            WHEN gap < delay - {GAP_TOLERANCE} THEN 'short-gap'
+        CASE WHEN {is_early("gap", "own_gap", "0.0", "delay")} THEN 'host-at-once'
+            WHEN {is_early("gap", "own_gap", "delay", "delay")} THEN 'short-gap'
             WHEN run IS NOT NULL AND {_is_true_sql("coalesce(serial, '1')")}
                 AND requested_at < run_ended_at - {GAP_TOLERANCE}
                 THEN {at_once}
