@@ -167,8 +167,8 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
     FROM judged
 )
 SELECT id, host, run, url, requested_at, previous_ended_at,
-    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, own_gap, gap_unknown,
-    delay,
+    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, own_gap,
+    gap_unknown, delay,
     CASE WHEN hold_ended_at > previous_ended_at THEN hold_request END AS hold_request,
     CASE WHEN hold_ended_at > previous_ended_at THEN hold_until END AS hold_until,
     CASE WHEN hold_ended_at > previous_ended_at AND hold_ended_at < hold_until - 0.001

@@ -90,6 +90,7 @@ _KINDS: Final = (
     Kind("no-robots", "2", "MUST", "a request was sent without a robots.txt"),
     Kind("denied", "2", "MUST", "a request was sent although robots.txt denied it"),
     Kind("old-robots", "2", "MUST", "a robots.txt was used for longer than a day"),
+    Kind("robots-elsewhere", "2", "MUST", "the robots.txt of another origin decided"),
     Kind(
         "denied-by-name",
         "2a",
@@ -106,10 +107,14 @@ _KINDS: Final = (
     Kind("short-gap", "4", "MUST", "a gap was shorter than the required delay"),
     Kind("host-at-once", "4", "MUST", "a host had two requests at once"),
     Kind("run-at-once", "4", "MUST", "a run had two requests at once"),
+    Kind("visit-time", "4", "SHOULD", "a request was sent outside of the Visit-time"),
     Kind("too-early", "5", "MUST", "a host got a request before its hold ended"),
     Kind("no-hold", "5", "MUST", "a host was not on hold after a refusal"),
     Kind("short-hold", "5", "MUST", "a hold was shorter than the Retry-After"),
     Kind("no-growth", "5", "MUST", "the holds after refusals in a row did not double"),
+    Kind("no-jitter", "5", "MUST", "20 holds in a row had no jitter"),
+    Kind("many-tries", "5", "SHOULD", "a run tried a URL more often than WALSH_MAX_RETRIES allows"),
+    Kind("early-hop", "5", "SHOULD", "a redirect was followed before its Retry-After ended"),
     Kind("undeclared", "6", "MUST", "a URL was requested that no source declares"),
     Kind("content", "6", "MUST", "an entry has more than metadata", "entries"),
     Kind("duplicate", "7", "SHOULD", "an entry is stored twice", "entries"),
@@ -121,6 +126,7 @@ _KINDS: Final = (
         "runs",
     ),
     Kind("too-often", "8", "SHOULD", "a source was visited again within a day"),
+    Kind("gone-again", "8", "SHOULD", "a source that is gone (410) was requested again"),
     Kind("scraped", "9", "MUST", "an entry comes from neither a feed nor markdown", "entries"),
 )
 KINDS: Final = {kind.name: kind for kind in _KINDS}
@@ -321,6 +327,8 @@ class Record:
             "scope": ("scope", "TEXT"),
             "serial": ("serial", "TEXT"),
             "force": ("force", "TEXT"),
+            "kind": ("kind", "TEXT"),
+            "max_retries": ("max_retries", "DOUBLE PRECISION"),
             "base": ("backoff_base", "DOUBLE PRECISION"),
             "longest": ("backoff_max", "DOUBLE PRECISION"),
         }
