@@ -74,7 +74,7 @@ NIGHT: Final = "http://night.example/feed"
 OPEN_MINUTES: Final = range(3 * 60, 23 * 60 + 1)
 #: It redirects, and asks for so many seconds before its target is requested.
 WAITS: Final = "http://hops.example/waits"
-WAITED_FOR: Final = "http://hops.example/waited"
+WAITED_FOR: Final = "http://steady.example/waited"
 REDIRECT_SECONDS: Final = 40.0
 #: The tries that follow a refused one in a run.
 MAX_RETRIES: Final = 4
@@ -87,6 +87,7 @@ _POSTS: Final = ("First", "Second")
 _OPEN: Final = "User-agent: *\nDisallow: /private/\n"
 #: One file for us and others.
 _RULES: Final = "User-agent: *\nDisallow: /\n\nUser-agent: Walsh-Research\nDisallow: /deep/\n"
+_NOT_HERE: Final = "User-agent: *\nDisallow: /no\n"
 _NO_SECRET: Final = "User-agent: *\nDisallow: /secret\n"
 _DELAYS: Final = "User-agent: *\nCrawl-delay: 12\nCrawl-delay: 3\n"
 _PAGE: Final = "<!DOCTYPE html><title>Page</title><p>It has no feed.</p>"
@@ -102,6 +103,7 @@ SOURCES: Final = (
     *(f"http://later.example/{name}" for name in ("feed", "other")),
     *(f"http://unchanged.example/{name}" for name in ("feed", "no")),
     *(f"http://broken.example/{name}" for name in ("feed", "no")),
+    *(f"http://mirrored.example/{name}" for name in ("feed", "no")),
     *(f"http://delay.example/{number}" for number in range(3)),
     *(f"http://rate.example/{number}" for number in range(3)),
     *(f"http://slow.example/{number}" for number in range(3)),
@@ -186,7 +188,7 @@ def by_scheme(hit: Hit) -> Page:
 def failing(hit: Hit) -> Page:
     """Return a robots.txt that cannot be read any more from the fourth day on."""
     failed = Reply("Internal error.\n", 500)
-    return failed if hit.started > 3 * DAY else "User-agent: *\nDisallow: /no\n"
+    return failed if hit.started > 3 * DAY else _NOT_HERE
 
 
 def until_date(hit: Hit) -> Page:
@@ -230,7 +232,7 @@ def _feeds() -> list[Site]:
         }),
         _site("steady", _OPEN, strong=_feed("steady", etag='"v1"'),
               weak=_feed("steady", etag='W/"v1"'), modified=_feed("steady", last_modified=dated),
-              bare=_feed("steady"), there=_feed("steady")),
+              bare=_feed("steady"), there=_feed("steady"), waited=_feed("steady")),
         _site("edited", _OPEN, "feed"),
         _site("moody", _OPEN, feed=[
             _feed("moody", etag='"v1"'), Reply("No feed.\n", 404, headers={"ETag": '"error"'}),
@@ -242,13 +244,14 @@ def _feeds() -> list[Site]:
 
 
 def _robots() -> list[Site]:
-    kept = Reply("User-agent: *\nDisallow: /no\n", etag='"r1"')
+    kept = Reply(_NOT_HERE, etag='"r1"')
     return [
         _site("rules", _RULES, "feed", "deep/feed"),
         _site("night", "User-agent: *\nVisit-time: 0300-2300\n", "feed"),
         _site("later", closing_later, "feed", "other"),
         _site("unchanged", kept, "feed", "no"),
         _site("broken", failing, "feed", "no"),
+        _site("mirrored", redirect("http://delay.example/rules", 302), "feed", "no"),
         *(
             Site(name, robots, {f"/{path}": _feed("ports") for path in ("feed", "secret")})
             for name, robots in (("ports.example", by_scheme), ("ports.example:8080", _NO_SECRET))
@@ -259,7 +262,7 @@ def _robots() -> list[Site]:
 def _paced() -> list[Site]:
     numbers = [str(number) for number in range(3)]
     return [
-        _site("delay", _DELAYS, *numbers),
+        _site("delay", _DELAYS, *numbers, rules=f"# Mirrored\n{_NOT_HERE}"),
         _site("rate", "User-agent: *\nRequest-rate: 1/7\n", *numbers),
         _site("slow", Reply(_OPEN, delay=5.0),
               **{number: _feed("slow", delay=5.0) for number in numbers}),
@@ -283,9 +286,9 @@ def _refusing() -> list[Site]:
 def _hops() -> list[Site]:
     here = redirect("/feed", 302)
     there = redirect("http://steady.example/there", 302)
-    waits = {"Location": "/waited", "Retry-After": f"{REDIRECT_SECONDS:.0f}"}
+    waits = {"Location": WAITED_FOR, "Retry-After": f"{REDIRECT_SECONDS:.0f}"}
     return [
-        _site("hops", _OPEN, "feed", "waited", here=here, there=there,
+        _site("hops", _OPEN, "feed", here=here, there=there,
               waits=Reply(status=302, headers=waits, content_type=None),
               denied=redirect("http://rules.example/deep/feed", 302),
               out=redirect("http://www.out.example/feed", 302),
@@ -466,6 +469,7 @@ def _contract_faults(seen: Sequence[Hit]) -> Iterator[str]:
         denied=[
             "http://unchanged.example/no$",
             "http://broken.example/no$",
+            "http://mirrored.example/no$",
             "http://ports.example:8080/secret$",
             "https://ports.example/secret$",
         ],
