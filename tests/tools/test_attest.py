@@ -176,7 +176,7 @@ NAMES = {
     "INVALID": number_of(INVALID),
     **{name: number_of(body) for name, body in TIMES.items()},
     **{f"KEEP_{name}": kept(body, "robots") for name, body in TIMES.items()},
-    "RESUME": "INSERT INTO overrides SELECT",
+    "OVERRIDE": "INSERT INTO overrides SELECT",
     "SLOWER": number_of(SLOWER),
     "KEEP_INVALID": kept(INVALID, "blocklist"),
     "KEEP_SLOWER": kept(SLOWER, "robots"),
@@ -338,7 +338,8 @@ HOLDS = [
 @cases("case", "rows", "overridden", "found", more=HOLDS)
 def test_gaps_and_holds(url, case, rows, overridden, found):
     with contextlib.closing(State(url)) as state:
-        run = RunRecord(spider="feeds", started_at=BEGIN, settings=asdict(OPTIONS))
+        facts = asdict(OPTIONS) | {"kind": "declared"}
+        run = RunRecord(spider="feeds", started_at=BEGIN, settings=facts)
         state.runs.end(state.runs.begin(run), LATER, "finished", {})
 
         def write(connection):

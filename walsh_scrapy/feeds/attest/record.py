@@ -233,6 +233,7 @@ class RunFacts(NamedTuple):
     robots_unreachable: str = ""
     scope: str = ""
     serial: bool = True
+    max_wait: float = 0.0
     declared: str = ""  #: the SHA-256 of the document with the declared sources, or ""
 
     @property

@@ -276,7 +276,8 @@ WHERE number = {_MIN_EQUAL_HOLDS} AND spread < {_MIN_SPREAD}"""
 def _ask_redirects(record: Record, tally: Tally) -> None:
     """Check that a redirect was followed after its Retry-After; one of the blocklist in a day.
 
-    Without a source, several requests may have been redirected from one URL, and the first such
+    A project's own crawl may have no gate that waits for it, and runs of the first release have no
+    `kind`. Without a source, several requests may have been redirected from one URL: the first
     redirect counts.
     """
     sql = record.sql
@@ -292,9 +293,10 @@ WITH {record.shared}, redirects AS MATERIALIZED (
     FROM requests r WHERE {IS_REDIRECT}
 ), hops AS (
     SELECT r.id, CASE WHEN r.source IS NULL THEN min(q.id) ELSE max(q.id) END AS redirect
-    FROM requests r JOIN redirects q ON q.run = r.run AND q.url = r.redirected_from
-        AND q.id < r.id AND (r.source IS NULL OR q.source = coalesce(nullif(r.source, ''), r.url))
-    WHERE {record.is_judged} GROUP BY r.id, r.source
+    FROM requests r JOIN terms t ON t.run = r.run JOIN redirects q ON q.run = r.run
+        AND q.url = r.redirected_from AND q.id < r.id
+        AND (r.source IS NULL OR q.source = coalesce(nullif(r.source, ''), r.url))
+    WHERE t.kind <> 'own' AND {record.is_judged} GROUP BY r.id, r.source
 )
 SELECT outcome, count(*) AS count, min(id) AS first FROM (
     SELECT h.id, CASE WHEN {is_early(gap, own_gap, seconds, seconds)} THEN {early} ELSE '' END
@@ -311,8 +313,8 @@ def ask_visits(record: Record, tally: Tally) -> None:
 
     Only if the last request for a source got its document or a 304, it is not due any more, until
     the operator resumes it. A redirect from another source is not a visit. After a 410 for its own
-    URL, a source is gone. In states of the first release, it may have been resumed without a trace;
-    its runs have no `kind`.
+    URL, a feed is gone; a source without a feed may have an llms.txt. In states of the first
+    release, it may have been resumed without a trace; its runs have no `kind`.
     """
     is_answered = "(r.status BETWEEN 200 AND 299 OR r.status = 304) AND r.error = ''"
     is_gone = "r.status = 410 AND r.source = '' AND r.redirected_from IS NULL AND r.error = ''"
@@ -345,7 +347,8 @@ WITH {record.shared}, visits AS (
 )
 SELECT outcome, count(*) AS count, min(id) AS first FROM (
     SELECT id, CASE WHEN known_run IS NULL THEN '{NO_RUN}'
-        WHEN command = '' AND gone > coalesce(resumed, 0.0)
+        WHEN command = '' AND gone > coalesce(resumed, 0.0) AND EXISTS (
+                SELECT 1 FROM sources WHERE sources.url = v.source AND sources.kind = 'feed')
             THEN {record.if_certain("gone-again", CLOCK_SET, "v.gone", "v.at")}
         WHEN coalesce(before, 0.0) {within_day} <= at THEN ''
         WHEN {_is_true_sql("coalesce(force, '')")} THEN '{_FORCED}'
@@ -505,7 +508,8 @@ FROM (
             seconds = max(rules.crawl_delay or 0.0, rules.all_day_interval or 0.0)
             delays[copy, run.facts.ua_token] = seconds
             if rules.has_visit_time:
-                with_hours[copy, terms] = rules
+                wait = min(max(run.facts.max_wait, MAX_LATENESS_SECONDS), DAY)
+                with_hours[copy, terms] = rules, wait
         if rules is None:
             tally.add("2", _judge_without_rules(run, copy, flag), count, first)
             continue
@@ -525,25 +529,30 @@ FROM (
     )
 
 
-def _find_closed(record: Record, with_hours: Mapping[tuple[int, int], Rules]) -> list[int]:
+def _find_closed(
+    record: Record, with_hours: Mapping[tuple[int, int], tuple[Rules, float]]
+) -> list[int]:
     """Return the requests that were sent outside of the Visit-time of their robots.txt.
 
-    A request may be sent a while after its robots.txt was looked at, because other hosts go first.
+    ``with_hours`` has the rules, and for how many seconds a request may wait after its robots.txt
+    was looked at, for each copy and run. The operator may end a hold, also one of Visit-time.
     """
     if not with_hours:
         return []
     copies = ", ".join({str(copy) for copy, _ in with_hours})
     sent = f"""WITH {record.shared} SELECT r.id, r.robots, t.terms, r.requested_at
         FROM requests r JOIN terms t ON t.run = r.run
-        WHERE r.robots IN ({copies}) AND r.purpose = 'target' AND {record.is_judged}"""
+        WHERE r.robots IN ({copies}) AND r.purpose = 'target' AND {record.is_judged}
+            AND NOT EXISTS (SELECT 1 FROM overrides WHERE overrides.host = r.host
+                AND override = 'release' AND made_at <= r.requested_at
+                AND made_at > r.requested_at - {MAX_LATENESS_SECONDS})"""
     closed = []
     for number, copy, terms, requested_at in record.rows(sent):
-        rules = with_hours.get((copy, terms))
-        if rules is None:
-            continue
-        since = datetime.fromtimestamp(requested_at - MAX_LATENESS_SECONDS, UTC)
-        if rules.opens(since).timestamp() > requested_at + GAP_TOLERANCE:
-            closed.append(number)
+        if (copy, terms) in with_hours:
+            rules, wait = with_hours[copy, terms]
+            opens = rules.opens(datetime.fromtimestamp(requested_at - wait, UTC))
+            if opens.timestamp() > requested_at + GAP_TOLERANCE:
+                closed.append(number)
     return closed
 
 
