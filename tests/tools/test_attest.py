@@ -18,6 +18,7 @@ from tests.helpers.records import RECORD, log_requests
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.feeds.attest.record import CHECKLIST, KINDS, Bot
+from walsh_scrapy.feeds.stores import Stores
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
@@ -523,6 +524,19 @@ def test_a_request_by_hand_is_no_visit(crawled, by_hand, found, unknown):
     attestation = judged(url, LATER)
     assert kinds(attestation).keys() == found
     assert not_shown(attestation) & {"8"} == unknown
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_source_that_was_resumed_is_visited_again(crawled, status):
+    """It answered an hour before, but it was not read."""
+    url = crawled(Site("a.example", "", {"/feed": Reply(status=status)}), starts=[0.0])
+    with contextlib.closing(State(url, lambda: BEGIN + HOUR / 2)) as state:
+        assert Stores(state).sources.resume("http://a.example/feed", "a.example")
+    crawled(site("a.example"), starts=[HOUR, 2 * DAY])
+    attestation = judged(url, LATER)
+    assert kinds(attestation) == {}
+    assert verdicts(attestation)["8"] == "holds"
+    assert by_number(attestation)["8"]["shown"] == 3
 
 
 def test_row_7_holds_only_for_conditional_requests(crawled):
