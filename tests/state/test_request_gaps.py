@@ -89,6 +89,19 @@ def ended(row):
     return row["requested_at"] + (row["duration"] or 0.0)
 
 
+def is_early(gap, own_gap, required, span):
+    """Return whether a gap is too short, by the monotonic clock of its run if that is known."""
+    later = gap + span / 1000 if own_gap is None else own_gap
+    return max(gap, later) < required - TOLERANCE
+
+
+def own_gap_of(row, earlier):
+    """Return the gap between two exchanges by the monotonic clock of their run, or None."""
+    if row["run"] != earlier["run"] or None in (row["duration"], earlier["duration"]):
+        return None
+    return row["monotonic"] - row["duration"] - earlier["monotonic"]
+
+
 def clock_spans(rows):
     """Return the span of each run in which a clock was set."""
     moments, last_of_run, latest = {}, {}, -math.inf
@@ -133,11 +146,14 @@ def expected_gap(row, before, same_place, spans, releases, shared_clock):
     required, start = max(delay, hold_until - end), row["requested_at"]
     is_open = last["duration"] is None
     problem, is_known = None, row is same_place and last["id"] < row["id"] and is_certain(end)
-    if hold_since <= start < hold_until - TOLERANCE:
+    own_gap = own_gap_of(row, last) if ended(last) == end else None
+    seconds = hold_until - hold_since
+    own_hold_gap = own_gap_of(row, cause)
+    if hold_since <= start and is_early(start - hold_since, own_hold_gap, seconds, seconds):
         problem = "on hold"
         is_known = is_known and is_certain(hold_since) and agrees(cause, hold_since)
-    elif not is_open and start - end < delay - TOLERANCE:
-        problem = "at once" if start - end < -TOLERANCE else "too short"
+    elif not is_open and is_early(start - end, own_gap, delay, delay):
+        problem = "at once" if is_early(start - end, own_gap, 0.0, delay) else "too short"
         is_known = is_known and agrees(last, end)
     gap = start - end if is_known and not is_open else None
     return gap, required, problem if is_known else None
