@@ -265,13 +265,14 @@ WAITS = {
 def redirected(tmp_path_factory, pytestconfig):
     """Three runs; each source but one is redirected in the first one."""
     folder = tmp_path_factory.mktemp("redirected")
+    to_rules = later("http://rules.example/robots.txt", "40", status=307)
     sites = [
-        site("same.example", feed=later("/new", "30", status=307), new=feed()),
-        site("from.example", feed=later("http://to.example/new", "1.2", "60, 99.5")),
+        site("same.example", feed=later("/new", "30"), new=feed()),
+        site("from.example", feed=later("http://to.example/new", "1.2", "60, 99.5", status=308)),
         site("to.example", new=feed(), other=feed()),
-        site("port.example", feed=later("http://port.example:8080/feed", '"50 s"', status=308)),
+        site("port.example", feed=later("http://port.example:8080/feed", '"50 s"')),
         site("port.example:8080"),
-        site("robots.example", later("http://rules.example/robots.txt", "40"), feed=feed()),
+        site("robots.example", to_rules, feed=feed()),
         site("rules.example", "User-agent: *\nDisallow: /private\n"),
         Site("operator.example", "", {"/blocklist.json": later("http://mirror.example/", "20")}),
         Site("mirror.example", "", {"/": blocklist()}),

@@ -83,6 +83,22 @@ def test_visits_end_when_their_host_is_lost_and_owned_again(worker):
         ours.commit(SECOND.url, lambda _: None, lambda _: False, ends=True)
 
 
+def test_a_visit_whose_host_was_lost_follows_no_redirect(worker):
+    """Another worker may be visiting its source; the redirect's host is still ours."""
+    ours, other = worker(), worker()
+    request, record = (
+        Request("http://b.example/"),
+        RequestRecord(0.0, HOST, "http://b.example/", ""),
+    )
+    set_visit(request, SourceVisit(FIRST, bool))
+    assert ours.take(HOST, ours) == ours.take("b.example", request) == "ready"
+    ours.begin_visit(HOST, FIRST.url)
+    assert other.take(HOST, other) == "ready", "ours does not beat"
+    with pytest.raises(HostLost):
+        ours.begin(request, "b.example", RequestLimits(0.0, 10.0), record)
+    assert ours._state.hosts.find("b.example").times.in_flight_until == 0.0
+
+
 def test_robots_txt_of_a_lost_host_is_forgotten(worker):
     """It may not be written, and then the state has an older one."""
     ours, other = worker(), worker()
