@@ -25,8 +25,10 @@ from walsh_scrapy.state.database import (
     MAX_CLOCK_AGE_SECONDS,
     MAX_ROWS_IN_MEMORY,
     MAX_SLEW_SECONDS,
+    NOW,
     Database,
     ServerClock,
+    clock_of,
     exists,
 )
 from walsh_scrapy.state.engine import (
@@ -448,6 +450,17 @@ def test_a_transaction_reads_the_clock_of_its_server(postgresql_url):
         clock = select(func.extract("epoch", func.clock_timestamp()))
         wanted = database.read(lambda connection: float(connection.scalar(clock)))
         assert database.now() == pytest.approx(wanted, abs=60.0)
+
+
+def test_each_statement_of_a_transaction_has_a_time_of_its_own(postgresql_url):
+    """One that waited for a lock would else count its delays from before the wait."""
+
+    def read(connection):
+        return [connection.scalar(select(NOW), clock_of(connection)) for _ in range(2)]
+
+    with contextlib.closing(Database(postgresql_url)) as database:
+        first, second = database.read(read)
+    assert first < second
 
 
 # The waits for a database end in time, and sooner once the run is to end.
