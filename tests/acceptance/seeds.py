@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -153,7 +153,21 @@ def _with(parts: tuple[_Part, ...], place: int, part: _Part) -> tuple[_Part, ...
 def report(name: str, days: Days, faults: list[str]) -> str:
     """Return a failure as text."""
     lines = [f"== {name} ==", *describe(days), "", *(f"- {fault}" for fault in faults)]
-    return "\n".join([*lines, "", repr(days), ""])
+    return "\n".join([*lines, "", written(days), ""])
+
+
+def written(value: object) -> str:
+    """Return the source of a case, without the fields that have their defaults."""
+    if isinstance(value, tuple):
+        return f"({''.join(f'{written(part)}, ' for part in value)})"
+    if not is_dataclass(value):
+        return repr(value)
+    given = [
+        f"{field.name}={written(getattr(value, field.name))}"
+        for field in fields(value)
+        if getattr(value, field.name) != field.default
+    ]
+    return f"{type(value).__name__}({', '.join(given)})"
 
 
 def main(words: list[str]) -> int:

@@ -25,6 +25,7 @@ from tests.acceptance.randomdays import (
     Robots,
     draw,
 )
+from tests.acceptance.seeds import written
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.simulation import EPOCH
 
@@ -70,7 +71,7 @@ def test_a_seed_draws_the_same_days_each_time():
 
 def test_days_can_be_written_down_as_a_case():
     for days in map(draw, range(20)):
-        assert eval(repr(days), vars(randomdays)) == days
+        assert eval(written(days), vars(randomdays)) == days
 
 
 # What the oracle says of logs that are made up: it can accuse, and whom.
