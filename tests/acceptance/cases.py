@@ -22,11 +22,11 @@ CASES: Final[dict[str, Days]] = {
         hosts=(
             Host(
                 name="b.example",
-                robots=(Phase(since=0.0, is_=Robots()),),
-                pages=(("/feed", (Phase(since=0.0, is_=Answer()),)),),
+                robots=(Phase(since=0.0, page=Robots()),),
+                pages=(("/feed", (Phase(since=0.0, page=Answer()),)),),
             ),
         ),
-        blocklist=(Phase(since=0.0, is_=OptOuts(domains=("b.example",))),),
+        blocklist=(Phase(since=0.0, page=OptOuts(domains=("b.example",))),),
         steps=(
             Crawl(
                 at=0.0,

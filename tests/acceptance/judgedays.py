@@ -273,7 +273,7 @@ class Oracle:
         if hit.url != LIST_URL:
             return
         self._list_tried = seen
-        shown = phase_at(self._days.blocklist, hit.started).is_
+        shown = phase_at(self._days.blocklist, hit.started).page
         if hit.status in {200, 304} and isinstance(shown, OptOuts) and shown.is_valid:
             self._maybe_listed = None if _is_last_of_run(seen) else self._maybe_listed
             if seen.run.is_killed and _is_last_of_run(seen):
@@ -318,7 +318,7 @@ class Oracle:
         if hit.status == 304 or hit.status == 429 or hit.status >= 500 or not hit.status:
             return
         phases = self._phases(hit)
-        shown = phase_at(phases, hit.started).is_ if phases and hit.status == 200 else None
+        shown = phase_at(phases, hit.started).page if phases and hit.status == 200 else None
         rules = shown if isinstance(shown, Robots) else None
         before, is_certain = copy.rules, seen.is_known
         self._copies[origin] = _Copy(rules, before, is_certain, hit.ended, seen.run)
@@ -419,14 +419,14 @@ def _retry_after(hit: Hit) -> float:
 
 def _by_politeness(played: Played, seen: Sequence[Seen]) -> Iterator[str]:
     """Yield the violations of each part of the days in which no clock was set."""
-    lists = [phase.is_ for phase in played.days.blocklist]
+    lists = [phase.page for phase in played.days.blocklist]
     always: set[str] = set()
     is_always_valid = all(isinstance(one, OptOuts) and one.is_valid for one in lists)
     if is_always_valid:
         always = set.intersection(*(set(one.domains) for one in lists if isinstance(one, OptOuts)))
     delays = {}
     for host in played.days.hosts:
-        rules = [phase.is_ for phase in host.robots]
+        rules = [phase.page for phase in host.robots]
         if all(isinstance(one, Robots) for one in rules):
             delays[host.name] = min(one.delay for one in rules if isinstance(one, Robots))
     declared = {url for run in played.runs for url in run.crawl.sources}

@@ -176,34 +176,48 @@ def _crawl(
     days: Days, crawl: Crawl, at: float, settings: dict[str, object], folder: Path
 ) -> list[Run]:
     """Let the workers of a crawl run, each as far as the others allow."""
-    starts: dict[Connection, float] = {}
-    places: dict[Connection, Path] = {}
-    children: dict[Connection, int] = {}
-    for number, worker in enumerate(crawl.workers):
-        ours, theirs = Pipe()
+    workers = []
+    for number, planned in enumerate(crawl.workers):
         place = folder / f"worker-{number}"
         place.mkdir()
-        start = at + worker.late
-        child = os.fork()
-        if not child:
-            ours.close()
-            _work(days, crawl, worker, start, settings, place, theirs)
-        theirs.close()
-        starts[ours], places[ours], children[ours] = start, place, child
-    wanted = {worker: _receive(worker) for worker in starts}
+        workers.append(_fork(days, crawl, planned, at + planned.late, settings, place))
+    wanted = {worker: _receive(worker.connection) for worker in workers}
     runs = []
     while wanted:
         worker = min(wanted, key=lambda one: wanted[one])
         del wanted[worker]
-        worker.send(min(wanted.values(), default=math.inf))
-        message = _receive(worker)
+        worker.connection.send(min(wanted.values(), default=math.inf))
+        message = _receive(worker.connection)
         if isinstance(message, float):
             wanted[worker] = message
-            continue
-        os.waitpid(children[worker], 0)
-        runs.append(_run(crawl, starts[worker], places[worker], *message))
-        worker.close()
+        else:
+            os.waitpid(worker.process, 0)
+            worker.connection.close()
+            runs.append(_run(crawl, worker, *message))
     return runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Forked:
+    """A worker that runs in a process of its own."""
+
+    process: int
+    connection: Connection
+    start: float
+    place: Path  #: the folder of its files
+
+
+def _fork(
+    days: Days, crawl: Crawl, worker: Worker, start: float, settings: dict[str, object],
+    place: Path,
+) -> _Forked:  # fmt: skip
+    ours, theirs = Pipe()
+    process = os.fork()
+    if not process:
+        ours.close()
+        _work(days, crawl, worker, start, settings, place, theirs)
+    theirs.close()
+    return _Forked(process, ours, start, place)
 
 
 def _receive(worker: Connection) -> Any:
@@ -212,13 +226,11 @@ def _receive(worker: Connection) -> Any:
     return worker.recv()
 
 
-def _run(
-    crawl: Crawl, start: float, place: Path, how: str, log: Sequence[Hit], at: float, error: str
-) -> Run:
+def _run(crawl: Crawl, worker: _Forked, how: str, log: Sequence[Hit], at: float, error: str) -> Run:
     # What a killed process had under way ends with it, as its server sees.
     ended = tuple(hit if math.isfinite(hit.ended) else replace(hit, ended=at) for hit in log)
-    items = tuple(read_items(place / "items.jsonl"))
-    return Run(crawl, start, at, how == "killed", ended, items, error)
+    items = tuple(read_items(worker.place / "items.jsonl"))
+    return Run(crawl, worker.start, at, how == "killed", ended, items, error)
 
 
 def _work(

@@ -40,8 +40,8 @@ class Answer:
     status: int = 200
     retry_after: int | None = None  #: seconds
     as_date: bool = False  #: whether Retry-After is a date
-    to: str = ""  #: the URL to which a redirect leads
-    fault: str = ""  #: the name of a `Fault`
+    to: str | None = None  #: the URL to which a redirect leads
+    fault: str | None = None  #: the name of a `Fault`
     delay: float = 0.0  #: seconds until it comes
     has_etag: bool = False
 
@@ -102,7 +102,7 @@ class Phase:
     """What a page is from a moment on."""
 
     since: float
-    is_: Answer | Robots | OptOuts
+    page: Answer | Robots | OptOuts
 
 
 #: The phases of a page, in their order; the first one begins at 0.
@@ -193,7 +193,7 @@ def describe(days: Days) -> Iterator[str]:
         pages += [(f"http://{host.name}{path}", phases) for path, phases in host.pages]
     for url, phases in pages:
         for phase in phases:
-            shown = str(phase.is_).replace("\n", " | ")
+            shown = str(phase.page).replace("\n", " | ")
             yield f"{shown_time(phase.since)}  {url}: {shown}"
     for step in days.steps:
         yield f"{shown_time(step.at)}  {step}"
@@ -226,7 +226,7 @@ def phase_at(phases: Phases, at: float) -> Phase:
 
 def _page(phases: Phases, hit: Hit) -> Page:
     phase = phase_at(phases, hit.started)
-    page = phase.is_
+    page = phase.page
     if isinstance(page, Robots):
         etag = f'"robots-{phase.since:g}"' if page.has_etag else None
         return Reply(f"{page}\n", etag=etag)

