@@ -315,13 +315,15 @@ class Oracle:
         if (target := redirect_target(hit)) is not None:
             self._fetched_for[run, target].append(origin)
             return
-        if hit.status == 304 or hit.status == 429 or hit.status >= 500 or not hit.status:
+        if hit.status == 429 or hit.status >= 500 or not hit.status:
             return
+        # A 304 says that the crawler has the file of this phase, by whose ETag it asked.
+        is_good = hit.status in {200, 304}
         phases = self._phases(hit)
-        shown = phase_at(phases, hit.started).page if phases and hit.status == 200 else None
+        shown = phase_at(phases, hit.started).page if phases and is_good else None
         rules = shown if isinstance(shown, Robots) else None
-        before, is_certain = copy.rules, seen.is_known
-        self._copies[origin] = _Copy(rules, before, is_certain, hit.ended, seen.run)
+        is_certain = seen.is_known or hit.status == 304
+        self._copies[origin] = _Copy(rules, copy.rules, is_certain, hit.ended, seen.run)
 
     def _phases(self, hit: Hit) -> Phases:
         for host in self._days.hosts:
