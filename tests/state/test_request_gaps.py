@@ -104,7 +104,7 @@ def own_gap_of(row, earlier):
 
 def clock_spans(rows):
     """Return the span of each run in which a clock was set."""
-    moments, last_of_run, latest = {}, {}, -math.inf
+    moments, last_of_run, latest, latest_end = {}, {}, -math.inf, -math.inf
     for row in (row for row in rows if row["duration"] is not None):
         last = last_of_run.get(row["run"])
         start = ended(last) if last else row["requested_at"]
@@ -112,9 +112,10 @@ def clock_spans(rows):
         ticked = row["monotonic"] - last["monotonic"] if last else passed
         is_step = abs(passed - ticked) > TOLERANCE + abs(passed) / 1000
         if is_step or row["requested_at"] < latest - 1.0:
-            span = [row["requested_at"], start, ended(row)] + [latest] * (latest > 0.0)
+            span = [row["requested_at"], start, ended(row)] + [latest_end] * (latest > 0.0)
             moments.setdefault(row["run"], []).extend(span)
-        latest, last_of_run[row["run"]] = max(latest, row["requested_at"]), row
+        latest, latest_end = max(latest, row["requested_at"]), max(latest_end, ended(row))
+        last_of_run[row["run"]] = row
     return [(min(span[0::4] + span[1::4]), max(span)) for span in moments.values()]
 
 
@@ -203,3 +204,18 @@ def test_an_honest_crawl_is_never_accused(connection, events):
             world.play(*values)
     world.write(connection)
     assert [row for row in read_gaps(connection) if row["problem"]] == []
+
+
+def test_no_gap_counts_from_before_a_clock_was_set_back(connection):
+    """The exchange that ended last by the time of day was not the last one."""
+    world = World(is_honest=True)
+    for values in (
+        ("request", "a.example", 1, 0.0, 0.5, 0.0),
+        ("set clock", -7200.0),
+        ("request", "a.example", 2, 40.0, 0.5, 0.0),
+        ("request", "a.example", 3, 90_000.0, 0.5, 0.0),
+    ):
+        world.play(*values)
+    world.write(connection)
+    last = read_gaps(connection)[-1]
+    assert (last["gap"], last["gap_unknown"]) == (None, "a clock was set")

@@ -43,15 +43,16 @@ def clock_steps(sql: Sql) -> str:
     """
     ended_at = end_of_exchange("requests")
     by_run = "OVER (PARTITION BY run ORDER BY id)"
+    before = "OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     return f"""
 SELECT min({sql.least("requested_at", "ended_before")}) AS since,
-    max({sql.greatest("ended_at", "ended_before", "latest")}) AS until
+    max({sql.greatest("ended_at", "ended_before", "latest_end")}) AS until
 FROM (
     SELECT run, requested_at, {ended_at} AS ended_at,
         coalesce(lag({ended_at}) {by_run}, requested_at) AS ended_before,
         {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} AS step,
-        coalesce(max(requested_at) OVER (
-            ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), requested_at) AS latest
+        coalesce(max(requested_at) {before}, requested_at) AS latest,
+        coalesce(max({ended_at}) {before}, requested_at) AS latest_end
     FROM requests WHERE run IS NOT NULL AND duration IS NOT NULL
 ) stamped
 WHERE abs(step) > {GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(ended_at - ended_before)

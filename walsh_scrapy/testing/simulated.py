@@ -255,13 +255,19 @@ class Simulation:
 _Result = TypeVar("_Result")
 
 
-def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]) -> _Result:
-    """Run crawls in simulated time. Afterwards this process cannot crawl in real time."""
+def simulate_here(
+    run: Callable[[SimulatedTime], Coroutine[None, None, _Result]],
+    clock: SimulatedTime | None = None,
+) -> _Result:
+    """Run crawls in simulated time, by a new clock unless one is passed.
+
+    Afterwards this process cannot crawl in real time.
+    """
     logging.getLogger().setLevel(logging.INFO)
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
         logging.getLogger(name).setLevel(logging.WARNING)  # or each run would list its components
     logging.captureWarnings(capture=True)
-    clock = SimulatedAddon.clock = SimulatedTime()
+    clock = SimulatedAddon.clock = clock or SimulatedTime()
     setattr(walsh_scrapy.crawl.parts, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Otherwise Scrapy's periodic calls would come too early, by the real duration of the
     # simulation.
