@@ -38,7 +38,7 @@ from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, 
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
 #: The minimum duration of a response in seconds.
-LATENCY: Final = 0.1
+LATENCY: Final = 0.005
 
 
 class SimulatedWeb:
