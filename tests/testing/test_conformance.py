@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -738,6 +740,18 @@ def test_an_honest_crawler_passes_where_hosts_have_names():
     assert not card.is_conformant, "these are not all scenarios"
 
 
+@pytest.mark.crawl
+@pytest.mark.parametrize("client", ["curl", "wget", "node", "perl", "httpx", "urllib3"])
+def test_a_head_before_each_get_is_honest(client):
+    """The crawler is `honest.py`, whose requests another program or library makes."""
+    is_there = find_spec(client) if client in ("httpx", "urllib3") else shutil.which(client)
+    if not is_there:
+        pytest.skip(f"{client} is not installed")
+    command = [sys.executable, str(HELPERS / "headfirst.py"), client]
+    card = run(command, ["etag", "last-modified", "same-url-once", "disallow"])
+    assert {result.finding.verdict for result in card.results} == {Verdict.PASS}, card.results
+
+
 def try_cheats(trials):
     """Return the scorecard of each cheat. Trials mostly wait, so twelve run at once."""
 
@@ -815,6 +829,8 @@ CHEATING_THE_TEST = [
     ("idle", ["one-a-second", "serial"], "serial"),
     ("at-once-again", ["no-answer"], "no-answer"),
     ("four-at-once", ["no-answer"], "no-answer"),
+    ("holds-of-origins", ["hold-of-scheme"], "hold-of-scheme"),
+    ("holds-of-origins", ["hold-of-port"], "hold-of-port"),
     ("list-of-others", ["list-retained"], "list-retained"),
     ("list-cleared", ["list-retained"], "list-retained"),
 ]

@@ -205,7 +205,7 @@ _MIN_FIRST_REQUESTS: Final = 8
 #: Longer than a restarted crawler may leave the hosts of its predecessor alone for other reasons.
 _RESTART_DELAY: Final = 60.0
 #: Longer than the queue of a crawler that requests a page of each other host in between.
-_DELAY: Final = 12.0
+_DELAY: Final = 15.0
 #: The same in a run with few hosts.
 _SHORT_DELAY: Final = 5.0
 _TWO: Final = ("/a.xml", "/b.xml")
@@ -228,7 +228,7 @@ _NO_ANSWER: Final = Site(
     },
 )
 RESTARTED: Final = _feeds(
-    "restarted.example", _TWO, f"User-agent: *\nCrawl-delay: {_RESTART_DELAY:g}\n"
+    "restarted.example", _TWO[:1], f"User-agent: *\nCrawl-delay: {_RESTART_DELAY:g}\n"
 )
 
 
@@ -523,7 +523,7 @@ SCENARIOS: Final = (
     _slow(
         "crawl-delay-of-group",
         "The Crawl-delay of the group that names the crawler applies, with its decimals",
-        "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 12.5\n", 12.5,
+        "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 15.5\n", 15.5,
     ),
     _slow(
         "crawl-delay-comment", "A Crawl-delay with a comment after it applies",
