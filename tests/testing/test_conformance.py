@@ -311,6 +311,23 @@ def seen_as(path, at, more=None):
 
 
 @pytest.mark.parametrize(
+    ("first_page", "verdict"), [(None, "not applicable"), ("/robots.txt", "fail")]
+)
+def test_a_host_without_trusted_tls_has_no_crawl_delay(first_page, verdict):
+    """A connection in which TLS failed counts only once the robots.txt was read."""
+    scenario = BY_NAME["crawl-delay-hop-scheme"]
+    (host,) = scenario.hosts
+    failed = [seen("", at, host, status=0) for at in (1.0, 3.0, 7.0)]
+    silent = tuple(
+        replace(it, hit=replace(it.hit, method="CONNECT", scheme="https")) for it in failed
+    )
+    read = [] if first_page is None else [seen(first_page, 0.0, host)]
+    requests = tuple(replace(it, hit=replace(it.hit, scheme="https", port=443)) for it in read)
+    log = TrialLog(requests, scenario.hosts, silent=silent)
+    assert scenario.check(log).verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("at", "verdict"),
     [
         ({"operator": [0], "to-optedout-slowly": [90]}, "not applicable"),

@@ -75,7 +75,7 @@ def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusio
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        contacts = evidence.contacts_here(origin)
+        contacts = _without_failed_attempts(evidence.contacts_here(origin))
         delays = dict.fromkeys(evidence.hosts, seconds)
         if fault := failed_by(spaced, contacts, crawl_delays=delays):
             return fault
@@ -87,6 +87,20 @@ def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusio
         return passed(f"at least {shortest:.3f} s between requests", contacts)
 
     return check
+
+
+def _without_failed_attempts(contacts: Sequence[Seen]) -> list[Seen]:
+    """Return the contacts without connections that failed before robots.txt could be read.
+
+    A crawler that trusts no certificate of the trial cannot know the Crawl-delay of an https host.
+    """
+    files = (contact for contact in contacts if contact.is_robots and contact.hit.status)
+    read = min((file.hit.ended for file in files), default=inf)
+    return [
+        contact
+        for contact in contacts
+        if contact.hit.method != "CONNECT" or contact.hit.started >= read
+    ]
 
 
 def _one_connection(evidence: TrialLog) -> Conclusion:
