@@ -314,7 +314,7 @@ def seen_as(path, at, more=None):
     ("first_page", "verdict"), [(None, "not applicable"), ("/robots.txt", "fail")]
 )
 def test_a_host_without_trusted_tls_has_no_crawl_delay(first_page, verdict):
-    """A connection in which TLS failed counts only once the robots.txt was read."""
+    """A failed TLS handshake waits for the Crawl-delay only once robots.txt was read."""
     scenario = BY_NAME["crawl-delay-hop-scheme"]
     (host,) = scenario.hosts
     failed = [seen("", at, host, status=0) for at in (1.0, 3.0, 7.0)]
@@ -347,23 +347,34 @@ def test_a_list_is_used_for_its_refresh(at, verdict):
     assert scenario.check(TrialLog(tuple(log), scenario.hosts)).verdict == verdict
 
 
-@pytest.mark.parametrize("name", ["etag", "last-modified", "same-url-once", "robots-kept"])
-def test_a_head_before_each_get_is_no_second_request(name):
-    """It sends no validators, because it asks for them."""
-    path = "/robots.txt" if name == "robots-kept" else "/a"
-    fields = {"etag": ("ETag", "If-None-Match"), "last-modified": _DATE_FIELDS}.get(name)
-    requests = [seen("/b", 0.5)] * (name == "robots-kept")
-    for at, method in enumerate(["HEAD", "GET"] * (1 if name == "robots-kept" else 2)):
-        run = Run.FORCED if at > 1 else Run.FIRST
-        request = seen(path, 2.0 * at, run=run, answer=((fields[0], "1"),) if fields else ())
-        headers = ((fields[1], "1"),) if fields and at == 3 else ()
+def with_head(path, at, *, run=Run.FIRST, sent=(), answer=()):
+    """Return a HEAD and, two seconds later, a GET with these headers."""
+    requests = []
+    for moment, method, headers in ((at, "HEAD", ()), (at + 2, "GET", sent)):
+        request = seen(path, moment, run=run, answer=answer)
         hit = replace(request.hit, method=method, headers=headers, complete=True)
         requests.append(replace(request, hit=hit))
-    requests += [seen("/c", 9.0)] * (name == "robots-kept")
-    assert judged(name, *requests) == "pass"
+    return requests
 
 
-_DATE_FIELDS = ("Last-Modified", "If-Modified-Since")
+@pytest.mark.parametrize(
+    ("name", "field", "condition"),
+    [
+        ("etag", "ETag", "If-None-Match"),
+        ("last-modified", "Last-Modified", "If-Modified-Since"),
+    ],
+)
+def test_a_head_need_not_send_validators(name, field, condition):
+    answer = ((field, "1"),)
+    first = with_head("/a", 0.0, answer=answer)
+    forced = with_head("/a", 20.0, run=Run.FORCED, sent=((condition, "1"),), answer=answer)
+    assert judged(name, *first, *forced) == "pass"
+
+
+def test_a_head_before_a_get_is_no_second_request():
+    assert judged("same-url-once", *with_head("/a", 0.0)) == "pass"
+    pages = [seen("/a", 5.0), seen("/b", 7.0)]
+    assert judged("robots-kept", *with_head("/robots.txt", 0.0), *pages) == "pass"
 
 
 @cases("name", "verdict", "requests")
