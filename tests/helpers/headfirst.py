@@ -46,9 +46,12 @@ print encode_json([$answer->{status}+0, $answer->{headers}, encode_base64($answe
 
 
 def output_of(*command):
-    """Return what a command writes. Raises OSError if it fails."""
+    """Return what a command writes. Raises OSError if it fails, or writes nothing.
+
+    Node.js writes nothing if a response is cut off.
+    """
     done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
+    if done.returncode or not done.stdout:
         raise OSError(done.stderr)
     return done.stdout
 

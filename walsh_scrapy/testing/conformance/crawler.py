@@ -121,8 +121,8 @@ def _pairs(reply: Reply) -> list[tuple[str, str]]:
 
 #: The time limit of each run. All runs together take at most five minutes.
 TIMEOUT_SECONDS: Final = {
-    Run.FIRST: 145.0,
-    Run.AGAIN: 15.0,
+    Run.FIRST: 140.0,
+    Run.AGAIN: 20.0,
     Run.FORCED: 30.0,
     Run.KILLED: 30.0,
     Run.RESTARTED: 80.0,
