@@ -316,6 +316,8 @@ def _feedless() -> list[Site]:
 _RUNS: Final = (Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED)
 #: Seconds before the last run: a Retry-After of an hour that is cut to minutes is over by then.
 _NEARLY_AN_HOUR: Final = 3000.0
+#: Seconds: so short that few retries wait in a queue, where their pauses could not be seen.
+_LATENCY: Final = 0.005
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 #: Of the kind "feed" and of the kind "llms": which spider visits them.
 _SPIDERS: Final = {"feeds": "feed", "llms": "llms"}
@@ -385,7 +387,7 @@ def _named(name: str, level: str) -> str:
 async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the scenarios of the conformance test."""
     served = {site.name: site for scenario in SCENARIOS for site in scenario.sites}
-    acceptance = Acceptance(Simulation(served.values(), clock), folder)
+    acceptance = Acceptance(Simulation(served.values(), clock, _LATENCY), folder)
     key, file = Ed25519PrivateKey.generate(), folder / "key.pem"
     file.touch(0o600)
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
