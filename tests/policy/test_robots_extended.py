@@ -128,6 +128,26 @@ def test_a_request_rate_is_documents_per_time(value, seconds):
     assert rules.crawl_delay is None
 
 
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ([], None),
+        (["Request-rate: 1/60 0600-1800"], None),
+        (["Request-rate: 1/60 0600-1800", "Request-rate: 1/3", "Request-rate: 1/5"], 5.0),
+    ],
+)
+def test_the_rate_of_all_day_has_no_window(lines, seconds):
+    assert rules_of(*lines).all_day_interval == seconds
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_hours"),
+    [([], False), (["Visit-time: 0000-2359"], False), (["Visit-time: 0600-0845"], True)],
+)
+def test_a_visit_time_may_close_a_part_of_the_day(lines, has_hours):
+    assert rules_of(*lines).has_visit_time == has_hours
+
+
 @cases("value")
 def test_a_malformed_request_rate_is_ignored_with_a_warning(value):
     rules = rules_of(f"Request-rate: {value}")
