@@ -14,6 +14,10 @@ _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _LIST: Final = "walsh_scrapy/crawl/documents/publishedlist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
 _GATES: Final = "walsh_scrapy/crawl/startup.py"
+_LISTED_LATELY: Final = (
+    "tests/contract/test_r3_blocklist_crawl.py"
+    "::test_the_list_redirects_to_no_host_that_was_listed_lately"
+)
 _LIST_ORDER: Final = '    BLOCKLIST = {}, f"{{_OURS}}.blocklist.BlocklistMiddleware"\n'
 
 
@@ -53,6 +57,11 @@ if request.url.endswith("/robots.txt"):
               "contact=identity.CONTACT if is_walsh_research else mail and mail[0]",
               "contact=mail[0] if mail else identity.CONTACT"),
     ), ("tests/tools/test_why_contact.py::test_a_bot_without_mail_names_no_other_contact",)),
+    Mutant("local-days", "R1", "the days of a letter begin at the machine's midnight", (
+        Patch("walsh_scrapy/policy/durations.py", "parse_since",
+              "datetime.fromtimestamp(now, UTC) - timedelta",
+              "datetime.fromtimestamp(now).astimezone() - timedelta"),
+    ), ("tests/policy/test_durations.py::test_a_day_begins_at_midnight_in_utc",)),
     Mutant("robots-ignored", "R2", "reads robots.txt and ignores its denials", (
         Patch(_GATE, "RobotsMiddleware._check_rules", "if not verdict.allowed:", "if False:"),
     )),
@@ -160,4 +169,13 @@ if request.url.endswith("/robots.txt"):
               "(ticket.rank is not Rank.OPERATOR or bool(ticket.hops))",
               "ticket.rank is Rank.TARGET and not ticket.hops"),
     )),
+    Mutant("list-at-listed", "R3", "follows a redirect of the list to a listed host", (
+        Patch(_LIST, "PublishedList.checks",
+              "(ticket.rank is not Rank.OPERATOR or bool(ticket.hops))",
+              "ticket.rank is not Rank.OPERATOR"),
+    ), (_LISTED_LATELY,)),
+    Mutant("list-pruned", "R3", "deletes the document of the list in use as an old one", (
+        Patch("walsh_scrapy/state/evidence.py", "EvidenceStore.old_rows",
+              "select(blocklist.c.url).where(blocklist.c.copy == copies.c.sha256).exists(),", ""),
+    ), ("tests/state/test_pruning.py::test_the_document_of_the_blocklist_in_use_stays",)),
 )  # fmt: skip

@@ -7,16 +7,22 @@ from benchmarks.mutants.mutant import Mutant, Patch
 _PACING: Final = "walsh_scrapy/policy/pacing.py"
 _BACKOFF: Final = "walsh_scrapy/policy/backoff.py"
 _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
+_JOB: Final = "walsh_scrapy/crawl/job.py"
 _CONNECTIONS: Final = "walsh_scrapy/wire/connections.py"
 _EXCHANGES: Final = "walsh_scrapy/crawl/hosts/exchanges.py"
 _HOSTS: Final = "walsh_scrapy/crawl/hosts/ownedhosts.py"
 _STATE: Final = "walsh_scrapy/state/ownership.py"
 _CRAWLS: Final = "tests/contract"
+_R5_CRAWLS: Final = f"{_CRAWLS}/test_r5_backoff_crawl.py"
+_OWNED: Final = "tests/crawl/hosts/test_ownedhosts.py"
 _ONE_CONNECTION: Final = (
     f"{_CRAWLS}/test_wire.py::test_one_connection_at_a_time_and_one_full_handshake_a_host"
 )
 _SHARED: Final = (
     f"{_CRAWLS}/test_r4_pacing_crawl.py::test_three_crawls_on_one_state_share_hosts_and_keep_delays"
+)
+_OWN_TIME: Final = (
+    "tests/state/test_database.py::test_each_statement_of_a_transaction_has_a_time_of_its_own"
 )
 _OWN_DELAY: Final = "delay: float = min(max_delay, base * 2.0**doublings)"
 
@@ -108,6 +114,36 @@ LAST_END = hosts.c.request_ended_at
               "return True"),
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
+    Mutant("delay-of-first-host", "R4", "a redirect's target has the first host's Crawl-delay", (
+        Patch("walsh_scrapy/downloadermiddlewares/robots.py", "RobotsMiddleware._check_rules",
+              "note(request, robots_interval=file.interval(self._context.clock.now()))", """\
+if ticket_of(request).robots_interval is None:
+            note(request, robots_interval=file.interval(self._context.clock.now()))"""),
+    ), (f"{_R5_CRAWLS}::test_crawl_delay_is_not_that_of_the_host_that_redirected",)),
+    Mutant("crawl-delay-pending", "R4", "writes a Crawl-delay with the next request of its host", (
+        Patch(_HOSTS, "Hosts.write_with", """\
+            owned.pending.append(lengthen)
+            self._write_pending(host)""", """\
+            owned.pending.append(lengthen)"""),
+    ), (f"{_OWNED}::test_a_crawl_delay_is_written_before_the_next_transaction",)),
+    Mutant("delay-shortened", "R4", "a worker that lost a host shortens its delay", (
+        Patch(_STATE, "_end_lost_statement", '_larger(hosts.c.delay, number_param("new_delay"))',
+              'number_param("new_delay")'),
+    ), ("tests/state/test_ownership.py::test_former_owner_does_not_shorten_a_delay",)),
+    Mutant("hop-of-lost-visit", "R4", "follows a redirect although its source's host was lost", (
+        Patch(_HOSTS, "Hosts.begin",
+              "visited_host = visited.host if visited and visited.host != host else None",
+              "visited_host = None"),
+    ), (f"{_OWNED}::test_a_visit_whose_host_was_lost_follows_no_redirect",)),
+    Mutant("time-of-begin", "R4", "a delay counts from before a transaction waited for a lock", (
+        Patch("walsh_scrapy/state/database.py", "_compile_for_postgresql",
+              "statement_timestamp()", "now()"),
+    ), (_OWN_TIME,)),
+    Mutant("project-undoubled", "R4", "server errors do not double a project's DOWNLOAD_DELAY", (
+        Patch(_HOSTS, "Hosts._project_delay",
+              "return slowed(asked_delay, times.server_errors, self._context.backoff.max_delay)",
+              "return asked_delay"),
+    ), (f"{_OWNED}::test_server_errors_double_the_delay_that_a_project_chose",)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
         Patch("walsh_scrapy/state/evidence.py", "log_begin", "number = execute",
               'number = -1 if record.purpose == "robots" else execute'),
@@ -168,6 +204,22 @@ forgotten = hosts.update().values(hold_until=0.0)
         self._database.write(lambda connection: connection.execute(forgotten))
         if self._database.read("""),
     )),
+    Mutant("hold-pending", "R5", "writes a hold with the next request of its host", (
+        Patch(_HOSTS, "Hosts.end", "if not exchange.is_plain_answer or is_longer", "if is_longer"),
+    ), (f"{_OWNED}::test_a_hold_is_written_before_the_next_transaction",)),
+    Mutant("outage-of-each", "R5", "each worker counts an outage of the list's host again", (
+        Patch(_PACING, "Exchange.in_run", "if self.unreachable and was_counted:", "if False:"),
+    ), ("tests/feeds/test_feedcrawl.py::test_several_workers_that_see_one_outage_count_it_once",)),
+    Mutant("wait-since-boot", "R5", "a JOBDIR keeps a redirect's wait by the machine's uptime", (
+        Patch(_JOB, "Job._redirects_of", "self._clock.now() + wait if", "ticket.not_before if"),
+        Patch(_JOB, "Job._restore", "wait = redirects.not_before - self._clock.now()",
+              "wait = redirects.not_before - self._clock.monotonic()"),
+    ), ("tests/test_job.py::test_the_wait_of_a_redirect_outlives_a_reboot",)),
+    Mutant("wait-after-308", "R5", "follows a 307 or 308 with Retry-After at once", (
+        Patch(_EXCHANGES, "Exchanges.end",
+              "if is_redirect(exchange.status) and exchange.retry_after:",
+              "if exchange.status in (301, 302, 303) and exchange.retry_after:"),
+    ), (f"{_R5_CRAWLS}::test_a_redirected_request_waits",)),
     Mutant("row-forgotten", "R5", "a row of refusals ends with the run", (
         Patch(_STATE, "_take_statement", "in_flight_until=0.0)",
               "in_flight_until=0.0, refusals=0)"),

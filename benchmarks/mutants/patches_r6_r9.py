@@ -7,6 +7,9 @@ from benchmarks.mutants.mutant import Mutant, Patch
 _SCOPE: Final = "walsh_scrapy/feeds/scope.py"
 _MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
 _SPIDERS: Final = "walsh_scrapy/feeds/spiders.py"
+_FEED_CRAWL: Final = "tests/feeds/test_feedcrawl.py"
+_ENTRIES: Final = "tests/feeds/stores/test_entrystore.py"
+_DOCUMENTS: Final = "tests/feeds/metadata/test_document.py"
 _ITEM: Final = "yield EntryItem.from_entry(entry, feed=feed, source=source.url)"
 _OF_URL: Final = "is_of_url = validators is not None and validators.url == request.url"
 #: Lets every request pass that a spider makes.
@@ -52,6 +55,14 @@ OF_R6_TO_R9: Final = (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
               "PrivateHostsMiddleware.process_response", "if is_marked and", "if not request and"),
     )),
+    Mutant("first-redirect", "R6", "of several redirects the log names the first one", (
+        Patch("walsh_scrapy/crawl/ticket.py", "evidence_of", "ticket.hops[-1].url",
+              "ticket.hops[0].url"),
+    ), ("tests/crawl/test_ticket.py::test_a_redirected_request_names_the_last_redirect",)),
+    Mutant("private-idle", "R6", "uses an idle connection to a private host for a public one", (
+        Patch("walsh_scrapy/downloadhandler.py", "HandlerConnections.connect",
+              "if public_only and not (endpoint.proxy or is_public(stream.peer)):", "if False:"),
+    ), ("tests/crawl/test_network.py::test_no_idle_connection_to_a_private_address_is_used",)),
     Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
         Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
               "RedirectMiddleware.process_response",
@@ -85,6 +96,16 @@ insert_unseen(connection, [
                 for each in entries
             ])"""),
     )),
+    Mutant("own-suffix", "R7", "a source owns the entries of each host that ends with its own", (
+        Patch("walsh_scrapy/policy/entrykeys.py", "SourceKeys.is_own",
+              'return host_of(url or id_ or "") in ("", self._host)', """\
+host = host_of(url or id_ or "")
+        return not host or host.endswith(self._host)"""),
+    ), ("tests/policy/test_entrykeys.py::test_a_source_owns_the_entries_of_its_host_only",)),
+    Mutant("race-dropped", "R7", "an entry that lost a race with another crawl is dropped", (
+        Patch("walsh_scrapy/feeds/stores/entrywriter.py", "insert_unseen",
+              "if rows.places <= inserted.keys():", "if rows:"),
+    ), (f"{_ENTRIES}::test_entry_inserted_by_another_crawl_is_compared_again",)),
     Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/feeds/stores/sourcestore.py", "_due_params",
               "min(min_revisit, MAX_WAIT_SECONDS)", "min(min_revisit, 3600.0)"),
@@ -96,6 +117,14 @@ if rewrite or key not in stored
                 or {**row_of_source(key, stored[key]), "every": 0}
                 != {**row_of_source(key, source), "every": 0}"""),
     )),
+    Mutant("old-page", "R8", "visits sources that were read before their host was lost", (
+        Patch("walsh_scrapy/feeds/feedcrawl.py", "DueSources.due_urls",
+              "if not self._hosts.has_for(host, self):", "if not self._hosts.has(host):"),
+    ), (f"{_FEED_CRAWL}::test_a_host_owned_again_for_a_redirect_does_not_stop_visits",)),
+    Mutant("local-hours", "R8", "takes skipHours and skipDays for those of this machine", (
+        Patch("walsh_scrapy/feeds/freshness.py", "UpdateHints.opens",
+              "datetime.fromtimestamp(at, UTC)", "datetime.fromtimestamp(at)"),
+    ), ("tests/feeds/test_freshness.py::test_hours_to_skip_are_not_those_of_the_machine",)),
     Mutant("gone", "R8", "requests a source again that is gone (410)", (
         Patch("walsh_scrapy/feeds/outcome.py", "Outcomes._commit_end",
               'if record.outcome == "gone":', "if False:"),
@@ -105,6 +134,10 @@ if rewrite or key not in stored
         Patch(_SCOPE, "ScopeMiddleware._check_request", "if is_dump(request.url):", "if False:"),
         Patch(_SPIDERS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
     )),
+    Mutant("markdown-elsewhere", "R9", "requests announced markdown at another port", (
+        Patch("walsh_scrapy/feeds/metadata/formats.py", "_server", "return urlsplit(url).netloc",
+              'return urlsplit(url).hostname or ""'),
+    ), (f"{_DOCUMENTS}::test_only_urls_on_the_pages_own_server_are_returned",)),
     Mutant("html-only", "R9", "requests no structured form of a page", (
         Patch(_SPIDERS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
         Patch(_SPIDERS, "LlmsSpider._request_page", "self.accept,", '"text/html",'),
