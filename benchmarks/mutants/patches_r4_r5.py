@@ -121,7 +121,7 @@ if ticket_of(request).robots_interval is None:
             note(request, robots_interval=file.interval(self._context.clock.now()))"""),
     ), (f"{_R5_CRAWLS}::test_crawl_delay_is_not_that_of_the_host_that_redirected",)),
     Mutant("crawl-delay-pending", "R4", "writes a Crawl-delay with the next request of its host", (
-        Patch(_HOSTS, "Hosts.write_with", """\
+        Patch(_HOSTS, "Hosts.lengthen_delay", """\
             owned.pending.append(lengthen)
             self._write_pending(host)""", """\
             owned.pending.append(lengthen)"""),

@@ -146,7 +146,8 @@ def test_a_crawl_delay_is_written_before_the_next_transaction(worker):
     """Else a crawl that follows a kill would request robots.txt again after a second."""
     ours, copies = worker(), []
     request_once(ours)
-    ours.write_with(HOST, copies.append, delay=60.0)
+    ours.write_with(HOST, copies.append)
+    ours.lengthen_delay(HOST, 60.0)
     assert ours._state.hosts.find(HOST).times.delay == 60.0
     assert len(copies) == 1
 
