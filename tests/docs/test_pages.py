@@ -21,13 +21,10 @@ from walsh_scrapy.feeds.items import EntryItem
 from walsh_scrapy.feeds.sources.loading import load_sources
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.options import Options
-from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
 from walsh_scrapy.testing import Reply, Site
-from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
 
-DEMO = ROOT / "docs" / "demo.md"
 REUSE = ROOT / "docs" / "reuse.md"
 
 
@@ -218,17 +215,6 @@ def test_the_log_of_readme_is_that_of_a_run(tmp_path, loopback_web):
     logged = {without_times(line) for line in ran.stderr.splitlines()}
     missing = [line for line in log.splitlines() if without_times(line) not in logged]
     assert missing == [], ran.stderr
-
-
-def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
-    sites, sources = demo_web()
-    places = {"URL": BLOCKLIST_URL, "SCHEMA_URL": BLOCKLIST_SCHEMA_URL}
-    settings = {f"WALSH_BLOCKLIST_{name}": url for name, url in places.items()}
-    result = crawl(direct_web(*sites), sources=sources, settings=settings)
-    (log,) = (text for _, text in blocks(DEMO, "text") if text.startswith("INFO"))
-    stderr = result.stderr.replace(program_name(), "walsh")
-    logged = {without_times(line) for line in stderr.splitlines()}
-    assert [line for line in log.splitlines() if without_times(line) not in logged] == []
 
 
 def without_times(line):
