@@ -3,7 +3,7 @@
 A generated part stands below a heading, between the lines ``<!--generated-->`` and ``<!--end-->``.
 The heading names a command, a setting or a view, or what the add-on changes. The text comes from
 the help of the command, from the ``#:`` comment of the setting, from the docstring of the view, or
-from the tables of the add-on. The histories are those that a test plays.
+from the tables of the add-on. The histories are of those that a test plays.
 """
 
 from __future__ import annotations
@@ -358,21 +358,22 @@ def _fill(text: str, indent: str = "") -> str:
 
 # Identity
 
-_HISTORIES: Final = "Histories"
+_LIMITS: Final = "Where nothing tells entries apart"
 
 
-def _describe_histories(_name: str) -> str:
-    """Return the table of histories that a test plays."""
-    lines = ["| source | what it does | what happens | new at each visit |", "|---|---|---|---|"]
-    for history in HISTORIES:
-        new = ", ".join(str(len(titles.split())) for titles in history.new)
-        lines.append(f"| {history.source} | {history.does} | {history.happens} | {new} |")
+def _describe_limits(_name: str) -> str:
+    """Return the histories in which an entry is lost or reported twice; a test plays history."""
+    limits = [history for history in HISTORIES if history.is_limit]
+    lines = []
+    for history in limits:
+        happens = history.happens[0].upper() + history.happens[1:]
+        lines.append(_fill(f"- **{history.source}**: {history.does}. {happens}.", "  "))
     return "\n".join(lines)
 
 
 PAGES: Final = {
     "commands.md": Page((_SHARED_HEADING, *COMMANDS), _describe_command),
-    "identity.md": Page((_HISTORIES,), _describe_histories),
+    "identity.md": Page((_LIMITS,), _describe_limits),
     "reuse.md": Page((_FORCED, _COMPONENTS), _describe_addon),
     "settings.md": Page(_SETTINGS, _describe_setting),
     "state.md": Page((*VIEWS, _TABLES), _describe_view),
