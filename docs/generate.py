@@ -184,19 +184,15 @@ def _value(value: object) -> str:
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
 
 
-# Views and tables
+# Views
 
-_TABLES: Final = "Tables"
 _COLUMN_LINE: Final = re.compile(
     r"^([a-z_0-9]+(?:, [a-z_0-9]+)*): ((?:.+\n?)(?:^ +.+\n?)*)", re.MULTILINE
 )
 
 
 def _describe_view(name: str) -> str:
-    """Return the description of a view and a list of its columns, or a list of all tables."""
-    if name == _TABLES:
-        comments = _comments(tables)
-        return "\n".join(_item([name], comments[name]) for name in tables.metadata.tables)
+    """Return the description of a view and a list of its columns."""
     *paragraphs, lines = inspect.cleandoc(VIEWS[name].__doc__ or "").split("\n\n")
     meanings: dict[str, str] = {}
     for names, meaning in _COLUMN_LINE.findall(lines):
@@ -376,7 +372,7 @@ PAGES: Final = {
     "identity.md": Page((_LIMITS,), _describe_limits),
     "reuse.md": Page((_FORCED, _COMPONENTS), _describe_addon),
     "settings.md": Page(_SETTINGS, _describe_setting),
-    "state.md": Page((*VIEWS, _TABLES), _describe_view),
+    "state.md": Page(VIEWS, _describe_view),
 }
 
 if __name__ == "__main__":
