@@ -284,8 +284,8 @@ def test_readme_begins_with_what_anyone_tries():
     assert {"make demo", "make test"} <= set(lines[:60])
 
 
-def test_readme_has_at_most_800_words():
-    assert len(README.read_text("utf-8").split()) <= 800
+def test_readme_has_at_most_700_words():
+    assert len(README.read_text("utf-8").split()) <= 700
 
 
 def test_a_version_is_described_as_the_changelog_says():
