@@ -227,7 +227,6 @@ def _columns_of_views() -> dict[str, tuple[str, ...]]:
 
 _FORCED: Final = "Forced settings"
 _COMPONENTS: Final = "Components"
-_REASONS_OF_DELAYS: Final = "this add-on keeps the delays"
 _ONLY_DECLARED: Final = "  # declared crawls only"
 
 
@@ -238,28 +237,22 @@ def _describe_addon(name: str) -> str:
 
 def _describe_forced_settings() -> str:
     own, declared = _forced_of(Kind.OWN), _forced_of(Kind.DECLARED)
-    lines = ["| setting | own crawl | declared crawl | because |", "|---|---|---|---|"]
-    for name, (value, reason) in (own | declared).items():
-        cells = (f"`{name}`", own[name][0] if name in own else "yours", value, reason)
-        lines.append(f"| {' | '.join(cells)} |")
+    lines = ["| setting | own crawl | declared crawl |", "|---|---|---|"]
+    for name, value in (own | declared).items():
+        lines.append(f"| `{name}` | {own.get(name, 'yours')} | {value} |")
     return "\n".join(lines)
 
 
-def _forced_of(kind: Kind) -> dict[str, tuple[str, str]]:
-    """Return the value of each setting that a kind of crawl forces, in words, and its reason."""
-    ceilings = {
-        name: (f"at most `{maximum}`", "a lower value stays")
-        for name, maximum in addon.CEILINGS[kind].items()
-    }
+def _forced_of(kind: Kind) -> dict[str, str]:
+    """Return the value of each setting that a kind of crawl forces, in words."""
+    ceilings = {name: f"at most `{maximum}`" for name, maximum in addon.CEILINGS[kind].items()}
     values = addon.MUSTS | (addon.DECLARED_MUSTS | addon.SERIAL if kind is Kind.DECLARED else {})
-    delays = {name: (_value(value), _REASONS_OF_DELAYS) for name, value in addon.DELAYS.items()}
-    not_cached = ("with 429 and 503", "a copy says nothing about now")
     return {
-        "USER_AGENT": ("the name of your bot", "the only one that is sent"),
-        **{name: (_value(value), reason) for name, (value, reason) in values.items()},
-        **delays,
-        "RETRY_HTTP_CODES": ("without 429 and 503", "this add-on retries these"),
-        "HTTPCACHE_IGNORE_HTTP_CODES": not_cached,
+        "USER_AGENT": "the name of your bot",
+        **{name: _value(value) for name, (value, _) in values.items()},
+        **{name: _value(value) for name, value in addon.DELAYS.items()},
+        "RETRY_HTTP_CODES": "without 429 and 503",
+        "HTTPCACHE_IGNORE_HTTP_CODES": "with 429 and 503",
         **ceilings,
     }
 
