@@ -75,11 +75,11 @@ _SHARED_HEADING: Final = "Options of several commands"
 
 
 def _describe_command(name: str) -> str:
-    """Return the help of a command: its description, arguments, examples and exit status 1."""
+    """Return the help of a command: its description, arguments and examples."""
     if name == _SHARED_HEADING:
         return _describe_shared_options()
     text, _, rest = COMMANDS[name].help_text.partition("\n\nexamples:\n")
-    examples, _, statuses = rest.partition("\n\nexit status:\n")
+    examples = rest.partition("\n\nexit status:\n")[0]
     parts = [_as_markdown(paragraph) for paragraph in text.split("\n\n")]
     actions = [action for action in _actions_of(name) if action.dest not in _OF_EVERY_COMMAND]
     lines = [_describe_argument(action) for action in actions if action.dest not in _SHARED]
@@ -89,8 +89,6 @@ def _describe_command(name: str) -> str:
     if lines:
         parts.append("\n".join(lines))
     parts.append(f"```sh\n{textwrap.dedent(examples).strip()}\n```")
-    if failure := re.search(r"^ +1  (.+(?:\n {5,}.+)*)", statuses, re.MULTILINE):
-        parts.append(_fill(f"Exit status 1: {failure[1]}."))
     return "\n\n".join(parts)
 
 
