@@ -235,10 +235,12 @@ def _describe_addon(name: str) -> str:
 
 def _describe_forced_settings() -> str:
     own, declared = _forced_of(Kind.OWN), _forced_of(Kind.DECLARED)
-    lines = ["| setting | own crawl | declared crawl |", "|---|---|---|"]
-    for name, value in (own | declared).items():
-        lines.append(f"| `{name}` | {own.get(name, 'yours')} | {value} |")
-    return "\n".join(lines)
+    lines = []
+    for name, value in own.items():
+        other = "" if declared[name] == value else f"; in a declared crawl {declared[name]}"
+        lines.append(f"- `{name}`: {value}{other}")
+    also = [f"- `{name}`: {value}" for name, value in declared.items() if name not in own]
+    return "\n".join(["In every crawl:", "", *lines, "", "In a declared crawl also:", "", *also])
 
 
 def _forced_of(kind: Kind) -> dict[str, str]:
