@@ -1,6 +1,7 @@
 """A job over its starts: what is kept, in which order, and what Scrapy's own scheduler kept."""
 
 import logging
+import time
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -236,6 +237,21 @@ def test_a_redirect_keeps_its_wait_and_its_origin(starts, public_only):
     (restored,) = [turn.request for _, _, turn in starts.made[-1]._queue._redirected]
     assert abs(ticket_of(restored).not_before - until) < 5.0
     assert ticket_of(restored).public_only is public_only
+
+
+def test_the_wait_of_a_redirect_outlives_a_reboot(starts, monkeypatch):
+    """The monotonic clock of the machine then begins anew."""
+    clock = starts.context.clock
+    redirected = Request("http://b.example/2")
+    note(redirected, not_before=clock.monotonic() + 60.0)
+    first = starts.ours()
+    first.enqueue_request(redirected)
+    stop(first)
+    before = clock.monotonic()
+    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() - before)
+    starts.ours()
+    (restored,) = [turn.request for _, _, turn in starts.made[-1]._queue._redirected]
+    assert 50.0 < ticket_of(restored).not_before <= 60.0
 
 
 def test_a_request_from_a_public_page_stays_public(starts):

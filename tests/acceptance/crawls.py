@@ -69,6 +69,15 @@ STARTS: Final = tuple(
 QUIET: Final = HOUR / 2
 #: Its robots.txt denies it from the second day on. On the third one, no older copy counts.
 CLOSED: Final = "http://later.example/feed"
+#: It asks for visits in these minutes of the day, the last one included.
+NIGHT: Final = "http://night.example/feed"
+OPEN_MINUTES: Final = range(3 * 60, 23 * 60 + 1)
+#: It redirects, and asks for so many seconds before its target is requested.
+WAITS: Final = "http://hops.example/waits"
+WAITED_FOR: Final = "http://steady.example/waited"
+REDIRECT_SECONDS: Final = 40.0
+#: The tries that follow a refused one in a run.
+MAX_RETRIES: Final = 4
 #: Where redirects lead: to a private address, and for the sixth time from host to host.
 NEVER_FOLLOWED: Final = ("http://10.1.2.3/feed", "http://ping.example/6")
 #: The runs of the feed-less sites, after those.
@@ -78,6 +87,8 @@ _POSTS: Final = ("First", "Second")
 _OPEN: Final = "User-agent: *\nDisallow: /private/\n"
 #: One file for us and others.
 _RULES: Final = "User-agent: *\nDisallow: /\n\nUser-agent: Walsh-Research\nDisallow: /deep/\n"
+_NOT_HERE: Final = "User-agent: *\nDisallow: /no\n"
+_NO_SECRET: Final = "User-agent: *\nDisallow: /secret\n"
 _DELAYS: Final = "User-agent: *\nCrawl-delay: 12\nCrawl-delay: 3\n"
 _PAGE: Final = "<!DOCTYPE html><title>Page</title><p>It has no feed.</p>"
 _LINKS: Final = "# Site\n\n> Summary\n\n## Docs\n\n- [One](/one.md): first\n- [Two](/two.md)\n"
@@ -88,22 +99,25 @@ SOURCES: Final = (
     "http://podcast.example/feed",
     *(f"http://steady.example/{name}" for name in ("strong", "weak", "modified", "bare")),
     *(f"http://rules.example/{name}" for name in ("feed", "deep/feed")),
-    "http://night.example/feed",
+    NIGHT,
     *(f"http://later.example/{name}" for name in ("feed", "other")),
     *(f"http://unchanged.example/{name}" for name in ("feed", "no")),
     *(f"http://broken.example/{name}" for name in ("feed", "no")),
+    *(f"http://mirrored.example/{name}" for name in ("feed", "no")),
     *(f"http://delay.example/{number}" for number in range(3)),
     *(f"http://rate.example/{number}" for number in range(3)),
     *(f"http://slow.example/{number}" for number in range(3)),
-    *(f"http://ports.example{port}/{name}" for name in ("feed", "secret") for port in (
-        "", ":8080"
+    *(f"{origin}/{name}" for name in ("feed", "secret") for origin in (
+        "http://ports.example", "https://ports.example", "http://ports.example:8080"
     )),
     *(f"http://busy{number}.example/{name}" for number in range(3) for name in ("feed", "more")),
     *(f"http://tired{number}.example/{name}" for number in range(8) for name in ("feed", "more")),
     *(f"http://never{number}.example/{name}" for number in range(3) for name in ("feed", "more")),
     *(f"http://dated.example/{name}" for name in ("feed", "more")),
     *(f"http://restart.example/{name}" for name in ("feed", "more")),
-    *(f"http://hops.example/{name}" for name in ("here", "there", "denied", "out", "private")),
+    *(f"http://hops.example/{name}" for name in (
+        "here", "there", "denied", "out", "private", "waits"
+    )),
     "http://ping.example/0",
     *(f"http://{name}.example/feed" for name in (
         "out", "www.out", "leaver", "gone", "page", "moody"
@@ -166,10 +180,15 @@ def closing_later(hit: Hit) -> Page:
     return "User-agent: *\nDisallow: /feed\n" if hit.started > DAY else _OPEN
 
 
+def by_scheme(hit: Hit) -> Page:
+    """Return a robots.txt that denies a path over https only."""
+    return _NO_SECRET if hit.scheme == "https" else _OPEN
+
+
 def failing(hit: Hit) -> Page:
     """Return a robots.txt that cannot be read any more from the fourth day on."""
     failed = Reply("Internal error.\n", 500)
-    return failed if hit.started > 3 * DAY else "User-agent: *\nDisallow: /no\n"
+    return failed if hit.started > 3 * DAY else _NOT_HERE
 
 
 def until_date(hit: Hit) -> Page:
@@ -213,7 +232,7 @@ def _feeds() -> list[Site]:
         }),
         _site("steady", _OPEN, strong=_feed("steady", etag='"v1"'),
               weak=_feed("steady", etag='W/"v1"'), modified=_feed("steady", last_modified=dated),
-              bare=_feed("steady"), there=_feed("steady")),
+              bare=_feed("steady"), there=_feed("steady"), waited=_feed("steady")),
         _site("edited", _OPEN, "feed"),
         _site("moody", _OPEN, feed=[
             _feed("moody", etag='"v1"'), Reply("No feed.\n", 404, headers={"ETag": '"error"'}),
@@ -225,19 +244,17 @@ def _feeds() -> list[Site]:
 
 
 def _robots() -> list[Site]:
-    kept = Reply("User-agent: *\nDisallow: /no\n", etag='"r1"')
-    denying = "User-agent: *\nDisallow: /secret\n"
+    kept = Reply(_NOT_HERE, etag='"r1"')
     return [
         _site("rules", _RULES, "feed", "deep/feed"),
         _site("night", "User-agent: *\nVisit-time: 0300-2300\n", "feed"),
         _site("later", closing_later, "feed", "other"),
         _site("unchanged", kept, "feed", "no"),
         _site("broken", failing, "feed", "no"),
+        _site("mirrored", redirect("http://delay.example/rules", 302), "feed", "no"),
         *(
-            Site(f"ports.example:{port}", robots, {f"/{path}": _feed("ports") for path in (
-                "feed", "secret"
-            )})
-            for port, robots in ((80, _OPEN), (8080, denying))
+            Site(name, robots, {f"/{path}": _feed("ports") for path in ("feed", "secret")})
+            for name, robots in (("ports.example", by_scheme), ("ports.example:8080", _NO_SECRET))
         ),
     ]  # fmt: skip
 
@@ -245,7 +262,7 @@ def _robots() -> list[Site]:
 def _paced() -> list[Site]:
     numbers = [str(number) for number in range(3)]
     return [
-        _site("delay", _DELAYS, *numbers),
+        _site("delay", _DELAYS, *numbers, rules=f"# Mirrored\n{_NOT_HERE}"),
         _site("rate", "User-agent: *\nRequest-rate: 1/7\n", *numbers),
         _site("slow", Reply(_OPEN, delay=5.0),
               **{number: _feed("slow", delay=5.0) for number in numbers}),
@@ -269,8 +286,10 @@ def _refusing() -> list[Site]:
 def _hops() -> list[Site]:
     here = redirect("/feed", 302)
     there = redirect("http://steady.example/there", 302)
+    waits = {"Location": WAITED_FOR, "Retry-After": f"{REDIRECT_SECONDS:.0f}"}
     return [
         _site("hops", _OPEN, "feed", here=here, there=there,
+              waits=Reply(status=302, headers=waits, content_type=None),
               denied=redirect("http://rules.example/deep/feed", 302),
               out=redirect("http://www.out.example/feed", 302),
               private=redirect("http://10.1.2.3/feed", 302)),
@@ -297,6 +316,8 @@ def _feedless() -> list[Site]:
 _RUNS: Final = (Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED)
 #: Seconds before the last run: a Retry-After of an hour that is cut to minutes is over by then.
 _NEARLY_AN_HOUR: Final = 3000.0
+#: Seconds: so short that few retries wait in a queue, where their pauses could not be seen.
+_LATENCY: Final = 0.005
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 #: Of the kind "feed" and of the kind "llms": which spider visits them.
 _SPIDERS: Final = {"feeds": "feed", "llms": "llms"}
@@ -366,7 +387,7 @@ def _named(name: str, level: str) -> str:
 async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the scenarios of the conformance test."""
     served = {site.name: site for scenario in SCENARIOS for site in scenario.sites}
-    acceptance = Acceptance(Simulation(served.values(), clock), folder)
+    acceptance = Acceptance(Simulation(served.values(), clock, _LATENCY), folder)
     key, file = Ed25519PrivateKey.generate(), folder / "key.pem"
     file.touch(0o600)
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -405,21 +426,23 @@ async def days(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the web of days."""
     simulation = Simulation(sites(), clock)
     acceptance = Acceptance(simulation, folder)
-    seen: list[Hit] = []
+    runs: list[list[Hit]] = []
     begun = clock.at
     for start in STARTS:
         clock.at = max(clock.at, start)
         every = {"every": "P3D"} if start > DAY else {}
         sources = [*SOURCES, {"url": EDITED, **every}]
-        seen += await acceptance.crawl("feeds", sources, {"WALSH_BLOCKLIST_URL": LIST_URL})
+        runs.append(await acceptance.crawl("feeds", sources, {"WALSH_BLOCKLIST_URL": LIST_URL}))
     for start in PAGE_STARTS:
         clock.at = max(clock.at, start)
-        seen += await acceptance.crawl("llms", PAGES, {"WALSH_BLOCKLIST_URL": LIST_URL})
+        runs.append(await acceptance.crawl("llms", PAGES, {"WALSH_BLOCKLIST_URL": LIST_URL}))
+    seen = [hit for run in runs for hit in run]
     bot = Acceptance(simulation, folder / "bot")
     bot_hits = await bot.crawl("feeds", BOT_SOURCES, BOT)
     broken = [
         *_contract_faults(seen),
         *_project_faults(seen, begun),
+        *_retry_faults(runs),
         *_state_faults(acceptance, seen),
     ]
     broken += violations(
@@ -443,9 +466,15 @@ def _contract_faults(seen: Sequence[Hit]) -> Iterator[str]:
     """Yield a sentence for each violation of the contract that the log of the web shows."""
     yield from violations(
         seen,
-        crawl_delays={"delay.example": 12.0, "slow.example": 5.0},
+        crawl_delays={"delay.example": 12.0, "rate.example": 7.0, "slow.example": 5.0},
         blocked=["out.example"],
-        denied=["http://unchanged.example/no$", "http://broken.example/no$"],
+        denied=[
+            "http://unchanged.example/no$",
+            "http://broken.example/no$",
+            "http://mirrored.example/no$",
+            "http://ports.example:8080/secret$",
+            "https://ports.example/secret$",
+        ],
         declared=DECLARED,
         robots_exempt=[LIST_URL],
         robots_ttl=DAY,
@@ -488,6 +517,20 @@ def _project_faults(seen: Sequence[Hit], begun: float) -> Iterator[str]:
     for url in NEVER_FOLLOWED:
         if urls[url]:
             yield f"R6: a redirect is followed to {url}"
+    for hit in seen:
+        if hit.url == NIGHT and int(hit.wall % DAY) // 60 not in OPEN_MINUTES:
+            yield f"R2: {NIGHT} is requested outside of its Visit-time"
+    ends = [hit.ended for hit in seen if hit.url == WAITS]
+    hops = [hit.started for hit in seen if hit.url == WAITED_FOR]
+    if any(hop - end < REDIRECT_SECONDS for end, hop in zip(ends, hops, strict=False)):
+        yield f"R5: {WAITED_FOR} is requested before the Retry-After of its redirect ends"
+
+
+def _retry_faults(runs: Iterable[Sequence[Hit]]) -> Iterator[str]:
+    """Yield a sentence for each URL that one run requested too often, though it was refused."""
+    for run in runs:
+        for violation in backed_off(run, Manners(max_retries=MAX_RETRIES)):
+            yield violation.sentence
 
 
 def _state_faults(acceptance: Acceptance, seen: Iterable[Hit]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from tests.helpers.sites import (
     LIST_URL,
     blocklist,
     feed,
+    feeds,
     judge,
     log_lines,
     paths,
@@ -43,6 +44,26 @@ def test_a_denial_names_a_robots_txt_that_is_new(simulated, tmp_path):
     assert robots[:2] == ("robots", digest(rules.encode()))
     assert listed[:2] == ("blocklist", None)
     assert robots[2] == listed[2] == asked[0], "when the list was asked for"
+
+
+def test_requests_name_a_copy_from_a_host_that_is_crawled(simulated, tmp_path):
+    """That host is owned for its own sources, and gets no request before the copy decides."""
+    rules = "User-agent: *\nDisallow: /private\n"
+    simulated(
+        site("operator.example", **{"blocklist.json": blocklist()}),
+        site("a.example", redirect("http://b.example/rules", 302)),
+        site("b.example", "User-agent: *\nCrawl-delay: 9\n", rules=rules, more=feed()),
+        sources=[*feeds("a", "b"), "http://a.example/private/feed", "http://b.example/more"],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+    )
+    state = tmp_path / "simulation"
+    named = "SELECT url, robots FROM readable_{} WHERE url LIKE 'http://a.example/%feed'"
+    assert rows_of(state, named.format("requests")) == [
+        ("http://a.example/feed", digest(rules.encode()))
+    ]
+    assert rows_of(state, named.format("denials")) == [
+        ("http://a.example/private/feed", digest(rules.encode()))
+    ]
 
 
 def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl):

@@ -125,6 +125,17 @@ def test_whatever_goes_wrong_the_last_list_is_still_used(simulated_listing, answ
     assert "last good" in second.stderr
 
 
+def test_the_list_redirects_to_no_host_that_was_listed_lately(simulated_listing):
+    """Its robots.txt is known, so no request for that is denied before."""
+    first, _, last = simulated_listing(
+        [blocklist(), blocklist("optedout.example"), redirect("http://optedout.example/list.json")],
+        starts=[0.0, REFRESH + HOUR, 2 * (REFRESH + HOUR)],
+    )
+    assert "optedout.example/robots.txt" in paths(first.log)
+    assert "operator.example/blocklist.json" in paths(last.log)
+    assert paths(last.log, "optedout.example") == []
+
+
 TAGGED = replace(blocklist("optedout.example"), etag='W/"list,1"')
 
 

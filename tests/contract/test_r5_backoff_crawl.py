@@ -96,6 +96,17 @@ def test_a_cached_crawl_delay_applies_to_robots_txt_itself(simulated):
     assert_polite(result.log, crawl_delays={"common.example": 30.0})
 
 
+def test_crawl_delay_is_not_that_of_the_host_that_redirected(simulated, tmp_path):
+    (result,) = simulated(
+        site("old.example", "User-agent: *\nCrawl-delay: 7\n", feed=redirect("//new.example/feed")),
+        site("new.example", "User-agent: *\nCrawl-delay: 3\n"),
+        sources=["http://old.example/feed"],
+    )
+    assert gaps(result.log, "new.example") == pytest.approx([3.0])
+    delays = rows_of(tmp_path / "simulation", "SELECT host, delay FROM hosts ORDER BY host")
+    assert delays == [("new.example", 3.0), ("old.example", 7.0)]
+
+
 def test_progress_is_logged_only_if_it_has_changed(simulated):
     (result,) = simulated(
         site("slow.example", "User-agent: *\nCrawl-delay: 200\n"),
@@ -234,12 +245,13 @@ def test_days_of_refusals_and_unchanged_feeds_are_reported(simulated, tmp_path):
 # A redirect with Retry-After.
 
 
-def later(target, *values):
+def later(target, *values, status=302):
     """A redirect that asks for a wait."""
     headers = [("Location", target), *(("Retry-After", value) for value in values)]
-    return Reply(status=302, headers=headers, content_type=None)
+    return Reply(status=status, headers=headers, content_type=None)
 
 
+REDIRECTS = (302, 307, 308)
 WAITS = {
     "same.example": 30.0,
     "from.example": 100.0,
@@ -253,13 +265,14 @@ WAITS = {
 def redirected(tmp_path_factory, pytestconfig):
     """Three runs; each source but one is redirected in the first one."""
     folder = tmp_path_factory.mktemp("redirected")
+    to_rules = later("http://rules.example/robots.txt", "40", status=307)
     sites = [
         site("same.example", feed=later("/new", "30"), new=feed()),
-        site("from.example", feed=later("http://to.example/new", "1.2", "60, 99.5")),
+        site("from.example", feed=later("http://to.example/new", "1.2", "60, 99.5", status=308)),
         site("to.example", new=feed(), other=feed()),
         site("port.example", feed=later("http://port.example:8080/feed", '"50 s"')),
         site("port.example:8080"),
-        site("robots.example", later("http://rules.example/robots.txt", "40"), feed=feed()),
+        site("robots.example", to_rules, feed=feed()),
         site("rules.example", "User-agent: *\nDisallow: /private\n"),
         Site("operator.example", "", {"/blocklist.json": later("http://mirror.example/", "20")}),
         Site("mirror.example", "", {"/": blocklist()}),
@@ -282,7 +295,7 @@ def redirected(tmp_path_factory, pytestconfig):
 @pytest.mark.parametrize("host", WAITS)
 def test_a_redirected_request_waits(redirected, host):
     log = redirected[0].log
-    place = next(number for number, hit in enumerate(log) if hit.host == host and hit.status == 302)
+    place = next(at for at, hit in enumerate(log) if hit.host == host and hit.status in REDIRECTS)
     target = redirect_target(log[place])
     hop = next(hit for hit in log[place:] if hit.url == target)
     waited = hop.started - log[place].ended

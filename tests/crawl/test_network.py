@@ -7,6 +7,7 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.downloadhandler import HandlerConnections
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.testing.simulation import SimulatedLoop, SimulatedTime
 from walsh_scrapy.wire.unreachable import Endpoint
 
@@ -21,9 +22,27 @@ class Stream:
     """A connection that nobody uses."""
 
     is_open = True
+    has_unread = False
+    peer = "10.0.0.1"
 
     def close(self):
         self.is_open = False
+
+
+def test_no_idle_connection_to_a_private_address_is_used(tmp_path):
+    """The name was a private host's, and then a public page linked to it (decision 16)."""
+    settings = {**OTHER_BOT, "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
+    endpoint, stream = Endpoint("http", "a.example", 80), Stream()
+
+    async def connect():
+        crawl = Crawl(get_crawler(settings_dict=settings), SimulatedTime())
+        connections = HandlerConnections(crawl)
+        connections.idle.keep(endpoint, stream)
+        await connections.connect(endpoint, public_only=True, is_new=False)
+
+    with pytest.raises(Denied):
+        asyncio.run(connect())
+    assert not stream.is_open
 
 
 @pytest.mark.parametrize(("seconds", "number"), [(14.0, 32), (16.0, 0)])

@@ -13,6 +13,7 @@ from walsh_scrapy.crawl.ticket import (
     Hop,
     Ticket,
     end_ticket,
+    evidence_of,
     first_url,
     note,
     note_answer,
@@ -78,6 +79,12 @@ def with_ticket():
 
 def claims_nothing(request):
     return ticket_of(request) == Ticket() and visit_of(request) is None
+
+
+def test_a_redirected_request_names_the_last_redirect():
+    request = Request(URL)
+    note(request, hops=(Hop("http://a.example/", 301), Hop("http://b.example/", 302)))
+    assert evidence_of(request).redirected_from == "http://b.example/"
 
 
 def in_a_job(request):

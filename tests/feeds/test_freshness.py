@@ -1,5 +1,7 @@
 """When a source is due again: after the longest interval, at most 30 days (R8, decision 20)."""
 
+import os
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -84,6 +86,18 @@ def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
     assert next_visit == (at(opens) if opens != moment else yesterday), (
         "outside these hours and days nothing delays a visit"
     )
+
+
+def test_hours_to_skip_are_not_those_of_the_machine(monkeypatch):
+    hints = UpdateHints(skip_hours=frozenset({12}), skip_days=frozenset({"Friday"}))
+    monkeypatch.setitem(os.environ, "TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        opens = [hints.opens(at(f"2026-01-{moment}")) for moment in ("01T12:30", "01T21:30")]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert opens == [at("2026-01-01T13:00"), at("2026-01-01T21:30")]
 
 
 def test_failures_delay_the_hour_in_which_a_source_would_be_due():

@@ -28,9 +28,11 @@ EXTRA = {
 how = sys.argv[1]
 folder, list_url = os.environ["CONFORMANCE_FOLDER"], os.environ["CONFORMANCE_BLOCKLIST"]
 seeds = Path(os.environ["CONFORMANCE_SEEDS"]).read_text().split()
-
-
+pages = Path(os.environ["CONFORMANCE_PAGES"]).read_text().split()
+run = os.environ["CONFORMANCE_RUN"]
 hosts = {urlsplit(seed).hostname for seed in seeds}
+#: Seconds for which a restarted crawler leaves the hosts of its predecessor alone.
+OWNED_SECONDS = 45.0
 
 
 def is_elsewhere(url):
@@ -44,6 +46,16 @@ def is_elsewhere(url):
 
 
 class Rules(honest.Rules):
+    def __init__(self, text):
+        super().__init__(text)
+        if how == "literal-query":
+            self.paths = [path for path in self.paths if "?" not in path[0] or "*" in path[0]]
+        if how == "end-without-wildcard":
+            self.paths = [path for path in self.paths if path[0][-1] != "$" or "*" in path[0]]
+
+    def ends_group(self, line):
+        return how == "empty-line" and not line
+
     def read_line(self, line):
         if how == "crawl-delay-comment" and "#" in line:
             return "", ""
@@ -66,6 +78,18 @@ class Cheat(honest.Crawler):
         super().__init__(folder, list_url)
         self.has_state = self.file.exists()
         self.idle, self.failures, self.tired = [], {}, set()
+        self.hops, self.refused, self.last_good = set(), set(), self.blocked
+        self.max_robots_hops = 4 if how == "robots-far" else honest.MAX_HOPS
+        if run == "restarted":
+            self.forget()
+
+    def forget(self):
+        """Know nothing but that another process had these hosts."""
+        until = {host: ended + OWNED_SECONDS for host, ended in self.ended.items()}
+        if how == "pacing-after-restart":
+            self.ended, self.holds = {}, until | self.holds
+        if how == "hold-after-restart":
+            self.holds = until
 
     def ready_at(self, url):
         where = urlsplit(url)
@@ -75,12 +99,20 @@ class Cheat(honest.Crawler):
             or (how == "fast-later" and self.has_state)
         ):
             return 0.0
-        if how.startswith("crawl-delay-hop") and is_elsewhere(url):
+        if (
+            (how.startswith("crawl-delay-hop") and is_elsewhere(url))
+            or (how == "crawl-delay-redirect" and url in self.hops)
+            or (how == "crawl-delay-retry" and url in self.refused)
+            or (how == "crawl-delay-conditional" and self.pages.get(url, {}).get("validators"))
+            or (how == "page-crawl-delay" and url in pages)
+        ):
             return self.ended.get(where.hostname, 0.0) + 1.0
         return super().ready_at(url)
 
     def scope(self, url):
         host = super().scope(url)
+        if how == "holds-of-origins":
+            return honest.origin_of(url)
         is_apart = how in ("hold-of-scheme", "hold-of-port") and is_elsewhere(url)
         return f"{how} {host}" if is_apart else host
 
@@ -91,8 +123,10 @@ class Cheat(honest.Crawler):
             self.failures[origin] = f"robots-{failure}"
         if status == 503:
             self.tired.add(honest.host_of(url))
+            self.refused.add(url)
         if (
-            (how == f"robots-{status}" and is_robots)
+            (how == "redirect-retry-after" and 300 <= status < 400)
+            or (how == f"robots-{status}" and is_robots)
             or how == f"{status}-seconds"
             or (how == f"{status}-behind-redirect" and honest.host_of(url) not in hosts)
         ):
@@ -100,6 +134,10 @@ class Cheat(honest.Crawler):
         return super().wait_after(url, status, headers, attempt)
 
     def may_request(self, url, hop):
+        if hop and honest.host_of(url) in hosts:
+            self.hops.add(url)
+        if how == "page-denied" and url in pages:
+            return True
         if how.startswith("second-hop") and hop == 2 and is_elsewhere(url):
             return True
         is_open = self.failures.get(honest.origin_of(url)) == how
@@ -107,6 +145,8 @@ class Cheat(honest.Crawler):
 
     def is_blocked(self, url):
         is_open = how.startswith("opted-out-hop") and is_elsewhere(url)
+        is_page = honest.host_of(url) in {honest.host_of(page) for page in pages}
+        is_open = is_open or (how == "page-opted-out" and is_page)
         return not is_open and super().is_blocked(url)
 
     def adopt(self, status, body):
@@ -120,6 +160,18 @@ class Cheat(honest.Crawler):
             self.blocked = [entry["domain"] for entry in json.loads(body).get("blocked", before)]
         if how == "list-cleared" and b'"blocked"' not in body:
             self.blocked = []
+        self.last_good = self.blocked or self.last_good
+        if how in ("list-cut", "list-error"):
+            is_bad = status == {"list-cut": 0, "list-error": 500}[how]
+            self.blocked = [] if is_bad else self.last_good
+
+    def refresh_list(self):
+        if how != "list-expired" or not self.blocked:
+            super().refresh_list()
+
+    def unpack(self, url, headers, body):
+        is_packed = how == "robots-compressed" and url.endswith("/robots.txt")
+        return body if is_packed else super().unpack(url, headers, body)
 
     def save(self):
         holds = self.holds
@@ -128,7 +180,7 @@ class Cheat(honest.Crawler):
         super().save()
         self.holds = holds
 
-    def request(self, url):
+    def request(self, url, method="GET"):
         where, began = urlsplit(url), time.monotonic()
         if how == "idle" and where.hostname in hosts:
             address = where.hostname, where.port
@@ -207,8 +259,13 @@ match how:
     case "list-changed":
         honest.LIST_SECONDS = 3.0
         Cheat().visit_all(seeds[:2])
+    case "list-cut" | "list-error":
+        honest.LIST_SECONDS = 7.0  # a redirect leads to the listed domain every 8 s
+        Cheat().visit_all(seeds if run == "first" else [])
+    case "list-expired":
+        Cheat().visit_all(seeds if run == "first" else seeds[:4])
     case "robots-error" | "robots-reset" | "robots-silent":
         Cheat.max_tries = 1
         Cheat().visit_all(seeds)
     case _:
-        Cheat().visit_all(seeds)
+        Cheat().visit_all(seeds + pages)

@@ -4,6 +4,7 @@ It requests one URL at a time, always of the host that is ready first, with the 
 alone. It shows that the conformance test demands nothing that only this project does.
 """
 
+import gzip
 import json
 import os
 import random
@@ -21,7 +22,7 @@ AGENT = f"Mozilla/5.0 (compatible; {TOKEN}/1.0; +https://honest.example.org/bot)
 DAY = 86_400.0
 MAX_HOPS = 5
 #: Seconds: a request that must wait for longer is left for a later run.
-MAX_WAIT = 25.0
+MAX_WAIT = 70.0
 #: Seconds after which the list of opt-outs is requested again.
 LIST_SECONDS = 30.0
 CONDITIONS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
@@ -42,6 +43,8 @@ class Rules:
     def __init__(self, text):
         groups, agents, is_open = {}, [], False
         for line in re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")):
+            if self.ends_group(line):
+                agents = []
             field, value = self.read_line(line)
             if field == "user-agent":
                 agents = [*agents, value.lower()] if is_open else [value.lower()]
@@ -54,6 +57,10 @@ class Rules:
         lines = groups.get(TOKEN.lower(), groups.get("*", []))
         self.paths = [(unquote(value), field) for field, value in lines if value]
         self.delay = self.choose_delay([float(v) for field, v in lines if field == "crawl-delay"])
+
+    def ends_group(self, line):
+        """Return whether the rules after a line have no group: no line ends one by itself."""
+        return False
 
     def read_line(self, line):
         field, _, value = line.partition("#")[0].partition(":")
@@ -84,6 +91,7 @@ class Crawler:
 
     rules = Rules
     max_tries = 4
+    max_robots_hops = MAX_HOPS
 
     def __init__(self, folder, list_url=""):
         self.file = Path(folder) / "honest.json"
@@ -123,12 +131,13 @@ class Crawler:
 
     def wait_for(self, url):
         """Return False if a request may not be sent in this run."""
-        if self.list_url and host_of(url) != host_of(self.list_url):
-            self.refresh_list()
-        pause = self.ready_at(url) - time.time()
-        if pause <= MAX_WAIT:
-            time.sleep(max(0.0, pause))
-        return pause <= MAX_WAIT
+        while True:
+            if self.list_url and host_of(url) != host_of(self.list_url):
+                self.refresh_list()
+            pause = self.ready_at(url) - time.time()
+            if pause <= 0 or pause > MAX_WAIT:
+                return pause <= 0
+            time.sleep(min(pause, LIST_SECONDS))
 
     def ready_at(self, url):
         rules = None if url.endswith("/robots.txt") else self.read.get(origin_of(url))
@@ -166,7 +175,7 @@ class Crawler:
         if self.knows(origin):
             return
         url = f"{origin}/robots.txt"
-        for _ in range(MAX_HOPS):
+        for _ in range(self.max_robots_hops + 1):
             status, body, location = yield from self.ask(url, tries)
             if not location:
                 break
@@ -205,7 +214,7 @@ class Crawler:
             self.blocked = domains
             self.save()
 
-    def ask(self, url, tries=None):
+    def ask(self, url, tries=None, method="GET"):
         """Return status, body and Location of the last try."""
         for attempt in range(tries or self.max_tries):
             yield url
@@ -213,11 +222,12 @@ class Crawler:
                 return 0, b"", None
             if url.endswith("/robots.txt") and self.knows(origin_of(url)):
                 return 304, b"", None  # another visit has read it meanwhile
-            status, headers, body = self.request(url)
+            status, headers, body = self.request(url, method)
             self.ended[host_of(url)] = time.time()
             if wait := self.wait_after(url, status, headers, attempt):
                 self.holds[self.scope(url)] = time.time() + wait
-            self.keep_validators(url, status, headers)
+            if method == "GET":
+                self.keep_validators(url, status, headers)
             self.save()
             if status and status != 429 and status < 500:
                 break
@@ -225,9 +235,9 @@ class Crawler:
 
     def wait_after(self, url, status, headers, attempt):
         """Return the seconds for which a host is left alone after this answer."""
-        if status and status != 429 and status < 500:
-            return 0.0
         value = headers.get("Retry-After")
+        if status and status != 429 and status < 500 and not (value and 300 <= status < 400):
+            return 0.0
         if value is None:
             return random.uniform(1, 3) * 2**attempt
         if value.isdecimal():
@@ -240,8 +250,28 @@ class Crawler:
             kept = {name: headers[name] for name in CONDITIONS if headers.get(name)}
             self.pages.setdefault(url, {"at": 0.0, "status": 0})["validators"] = kept
 
-    def request(self, url):
-        """Return status, headers and body of one exchange, over a connection of its own."""
+    def fields(self, url, method):
+        """Return the headers of a request."""
+        headers = {"User-Agent": AGENT, "Accept": "text/markdown, */*", "Connection": "close"}
+        headers["Accept-Encoding"] = "gzip"
+        if method == "GET":
+            for name, value in self.pages.get(url, {}).get("validators", {}).items():
+                headers[CONDITIONS[name]] = value
+        return headers
+
+    def unpack(self, url, headers, body):
+        return gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+
+    def request(self, url, method="GET"):
+        """Return status, headers and body of one exchange; status 0 without an answer."""
+        try:
+            status, headers, body = self.exchange(url, method, self.fields(url, method))
+            return status, headers, self.unpack(url, headers, body) if body else b""
+        except (OSError, HTTPException):
+            return 0, {}, b""
+
+    def exchange(self, url, method, fields):
+        """Return status, headers and body, over a connection of its own."""
         parts = urlsplit(url)
         made = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         given = {"context": ssl.create_default_context()} if parts.scheme == "https" else {}
@@ -252,15 +282,10 @@ class Crawler:
                 connection.set_tunnel(parts.hostname, parts.port)
         if not proxy or parts.scheme == "https":
             target = url.removeprefix(origin_of(url)) or "/"
-        headers = {"User-Agent": AGENT, "Accept": "text/markdown, */*", "Connection": "close"}
-        for name, value in self.pages.get(url, {}).get("validators", {}).items():
-            headers[CONDITIONS[name]] = value
         try:
-            connection.request("GET", target, headers=headers)
+            connection.request(method, target, headers=fields)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
-        except (OSError, HTTPException):
-            return 0, {}, b""
         finally:
             connection.close()
 

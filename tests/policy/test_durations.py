@@ -1,6 +1,8 @@
 """ISO-8601 durations, durations as text for operators, and times as operators write them."""
 
 import math
+import os
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -51,6 +53,20 @@ NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC).timestamp()
 @cases("text", "seconds_ago")
 def test_parse_since(text, seconds_ago):
     assert parse_since(text, NOW) == NOW - seconds_ago
+
+
+@pytest.mark.parametrize(("text", "days"), [("today", 0), ("yesterday", 1)])
+def test_a_day_begins_at_midnight_in_utc(monkeypatch, text, days):
+    """Also where another day has begun."""
+    evening = datetime(2026, 5, 20, 23, 30, tzinfo=UTC).timestamp()
+    monkeypatch.setitem(os.environ, "TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        midnight = parse_since(text, evening)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert midnight == datetime(2026, 5, 20 - days, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.parametrize(

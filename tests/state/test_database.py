@@ -14,7 +14,7 @@ from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import create_engine, func, insert, make_url, select, text, update
+from sqlalchemy import create_engine, func, insert, inspect, make_url, select, text, update
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
@@ -25,8 +25,10 @@ from walsh_scrapy.state.database import (
     MAX_CLOCK_AGE_SECONDS,
     MAX_ROWS_IN_MEMORY,
     MAX_SLEW_SECONDS,
+    NOW,
     Database,
     ServerClock,
+    clock_of,
     exists,
 )
 from walsh_scrapy.state.engine import (
@@ -148,6 +150,17 @@ def test_a_server_that_fails_is_named_with_its_remedy(postgresql_url, statement)
             database.write(lambda connection: connection.exec_driver_sql(statement), "http://a/")
         assert FAILED[statement] in str(caught.value)
         assert str(caught.value).startswith("http://a/ is not recorded: ")
+
+
+@pytest.mark.empty
+def test_a_table_of_another_program_is_not_taken(url, tmp_path):
+    Path(tmp_path, "folder").mkdir()
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sources (page text)"))
+    with pytest.raises(StateError, match=r"sources\W* already exists; .*name another database"):
+        State(url)
+    assert inspect(engine).get_table_names() == ["sources"]
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP", "MULE_INTERNAL"])
@@ -437,6 +450,17 @@ def test_a_transaction_reads_the_clock_of_its_server(postgresql_url):
         clock = select(func.extract("epoch", func.clock_timestamp()))
         wanted = database.read(lambda connection: float(connection.scalar(clock)))
         assert database.now() == pytest.approx(wanted, abs=60.0)
+
+
+def test_each_statement_of_a_transaction_has_a_time_of_its_own(postgresql_url):
+    """One that waited for a lock would else count its delays from before the wait."""
+
+    def read(connection):
+        return [connection.scalar(select(NOW), clock_of(connection)) for _ in range(2)]
+
+    with contextlib.closing(Database(postgresql_url)) as database:
+        first, second = database.read(read)
+    assert first < second
 
 
 # The waits for a database end in time, and sooner once the run is to end.

@@ -183,6 +183,17 @@ def test_former_owner_can_only_lengthen_waits(engine, now):
 
 
 @pytest.mark.empty
+def test_former_owner_does_not_shorten_a_delay(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK).host
+    now[0] += TIMEOUT + MARGIN
+    exchange(engine, now, THEM, delay=60.0)
+    times = begun.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    assert not run(engine, end, HOST, US, begun.times, times, 0.0)
+    assert run(engine, find, HOST).times.delay == 60.0
+
+
+@pytest.mark.empty
 def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
     exchange(engine, now, status=429, retry_after=600.0, goes_on=True)
     for_list = RequestLimits(1.0, TIMEOUT, max_wait=50.0)

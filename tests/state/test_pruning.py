@@ -392,6 +392,15 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     assert copy(state, NEW) is not None, "the copy is in use"
 
 
+def test_the_document_of_the_blocklist_in_use_stays(state, database):
+    url = "http://operator.example/blocklist.json"
+    for body, at in ((OLD, 0.0), (NEW, DAY)):
+        state.blocklist.keep(url, BlocklistCopy(hash_of(body), None, None, at, ""), body)
+    prune(database, state, 1000 * DAY, 30 * DAY)
+    assert copy(state, OLD) is None
+    assert state.blocklist.document(url) == NEW
+
+
 def test_the_copy_of_a_file_that_fails_stays(state, database):
     keep_robots(state, ORIGIN, robots_of_evidence(0.0))
     failing = replace(state.robots.find(ORIGIN), requested_at=900 * DAY, failing_since=900 * DAY)

@@ -89,9 +89,22 @@ def ended(row):
     return row["requested_at"] + (row["duration"] or 0.0)
 
 
+def is_early(gap, own_gap, required, span):
+    """Return whether a gap is too short, by the monotonic clock of its run if that is known."""
+    later = gap + span / 1000 if own_gap is None else own_gap
+    return max(gap, later) < required - TOLERANCE
+
+
+def own_gap_of(row, earlier):
+    """Return the gap between two exchanges by the monotonic clock of their run, or None."""
+    if row["run"] != earlier["run"] or None in (row["duration"], earlier["duration"]):
+        return None
+    return row["monotonic"] - row["duration"] - earlier["monotonic"]
+
+
 def clock_spans(rows):
     """Return the span of each run in which a clock was set."""
-    moments, last_of_run, latest = {}, {}, -math.inf
+    moments, last_of_run, latest, latest_end = {}, {}, -math.inf, -math.inf
     for row in (row for row in rows if row["duration"] is not None):
         last = last_of_run.get(row["run"])
         start = ended(last) if last else row["requested_at"]
@@ -99,9 +112,10 @@ def clock_spans(rows):
         ticked = row["monotonic"] - last["monotonic"] if last else passed
         is_step = abs(passed - ticked) > TOLERANCE + abs(passed) / 1000
         if is_step or row["requested_at"] < latest - 1.0:
-            span = [row["requested_at"], start, ended(row)] + [latest] * (latest > 0.0)
+            span = [row["requested_at"], start, ended(row)] + [latest_end] * (latest > 0.0)
             moments.setdefault(row["run"], []).extend(span)
-        latest, last_of_run[row["run"]] = max(latest, row["requested_at"]), row
+        latest, latest_end = max(latest, row["requested_at"]), max(latest_end, ended(row))
+        last_of_run[row["run"]] = row
     return [(min(span[0::4] + span[1::4]), max(span)) for span in moments.values()]
 
 
@@ -133,11 +147,14 @@ def expected_gap(row, before, same_place, spans, releases, shared_clock):
     required, start = max(delay, hold_until - end), row["requested_at"]
     is_open = last["duration"] is None
     problem, is_known = None, row is same_place and last["id"] < row["id"] and is_certain(end)
-    if hold_since <= start < hold_until - TOLERANCE:
+    own_gap = own_gap_of(row, last) if ended(last) == end else None
+    seconds = hold_until - hold_since
+    own_hold_gap = own_gap_of(row, cause)
+    if hold_since <= start and is_early(start - hold_since, own_hold_gap, seconds, seconds):
         problem = "on hold"
         is_known = is_known and is_certain(hold_since) and agrees(cause, hold_since)
-    elif not is_open and start - end < delay - TOLERANCE:
-        problem = "at once" if start - end < -TOLERANCE else "too short"
+    elif not is_open and is_early(start - end, own_gap, delay, delay):
+        problem = "at once" if is_early(start - end, own_gap, 0.0, delay) else "too short"
         is_known = is_known and agrees(last, end)
     gap = start - end if is_known and not is_open else None
     return gap, required, problem if is_known else None
@@ -187,3 +204,18 @@ def test_an_honest_crawl_is_never_accused(connection, events):
             world.play(*values)
     world.write(connection)
     assert [row for row in read_gaps(connection) if row["problem"]] == []
+
+
+def test_no_gap_counts_from_before_a_clock_was_set_back(connection):
+    """The exchange that ended last by the time of day was not the last one."""
+    world = World(is_honest=True)
+    for values in (
+        ("request", "a.example", 1, 0.0, 0.5, 0.0),
+        ("set clock", -7200.0),
+        ("request", "a.example", 2, 40.0, 0.5, 0.0),
+        ("request", "a.example", 3, 90_000.0, 0.5, 0.0),
+    ):
+        world.play(*values)
+    world.write(connection)
+    last = read_gaps(connection)[-1]
+    assert (last["gap"], last["gap_unknown"]) == (None, "a clock was set")

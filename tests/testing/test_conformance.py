@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -78,8 +80,9 @@ def test_each_scenario_can_fail(bad):
     assert len(found) == len(SCENARIOS)
     # Subdomains need names, which are there behind a proxy.
     found |= findings(run(BAD, WITH_NAMES, proxy=True))
-    # Whoever asks everything at once holds no first request back.
+    # Whoever asks everything at once holds no first request back, and uses no old list.
     assert found.pop("first-request").verdict is Verdict.PASS
+    assert found.pop("list-expired").verdict is Verdict.PASS
     for scenario in SCENARIOS:
         if (finding := found.get(scenario.name)) is None:
             continue
@@ -100,7 +103,7 @@ def test_the_lines_of_the_log_prove_the_failure(bad):
     assert "http://to-path.example/no/feed.xml " in "".join(lines)
     assert "Cookie: a=b" in found["nothing-private"].lines[0]
     assert " POST " in found["read-only"].lines[0]
-    assert "Retry-After: 8" in found["429-seconds"].lines[0]
+    assert "Retry-After: 15" in found["429-seconds"].lines[0]
     assert "127." not in "".join(line for finding in found.values() for line in finding.lines)
 
 
@@ -191,10 +194,12 @@ def test_what_a_run_did_not_reach_is_no_failure(monkeypatch, tmp_path):
         f"open({str(asked)!r}, 'x').close()",
         "time.sleep(600)",
     )
-    card = run([sys.executable, "-c", "\n".join(lines)], ["429-seconds", "503-seconds"])
+    names = ["opted-out", "429-seconds", "503-seconds"]
+    card = run([sys.executable, "-c", "\n".join(lines)], names)
     verdicts = [result.finding.verdict for result in card.results]
-    assert verdicts == [Verdict.NOT_RUN, Verdict.NOT_RUN]
-    assert "--patience 2" in card.results[0].finding.reason
+    # It would have requested the list before anything else.
+    assert verdicts == [Verdict.NOT_APPLICABLE, Verdict.NOT_RUN, Verdict.NOT_RUN]
+    assert "--patience 2" in card.results[1].finding.reason
     assert card.calls[0].cut
     assert names_of(card.not_shown) == ["429-seconds", "503-seconds"]
     assert verdict_of(card).endswith("429-seconds, 503-seconds.")
@@ -300,9 +305,76 @@ def judged(name, *requests):
 def seen_as(path, at, more=None):
     """A row of the table: a path, a second, and what else is known."""
     given = dict(more or {})
-    if "retry_after" in given:
-        given["answer"] = (("Retry-After", given.pop("retry_after")),)
+    names = {"retry_after": "Retry-After", "location": "Location"}
+    given["answer"] = tuple((names[key], given.pop(key)) for key in sorted(given) if key in names)
     return seen(path, at, **given | {"run": Run(given.get("run", Run.FIRST))})
+
+
+@pytest.mark.parametrize(
+    ("first_page", "verdict"), [(None, "not applicable"), ("/robots.txt", "fail")]
+)
+def test_a_host_without_trusted_tls_has_no_crawl_delay(first_page, verdict):
+    """A failed TLS handshake waits for the Crawl-delay only once robots.txt was read."""
+    scenario = BY_NAME["crawl-delay-hop-scheme"]
+    (host,) = scenario.hosts
+    failed = [seen("", at, host, status=0) for at in (1.0, 3.0, 7.0)]
+    silent = tuple(
+        replace(it, hit=replace(it.hit, method="CONNECT", scheme="https")) for it in failed
+    )
+    read = [] if first_page is None else [seen(first_page, 0.0, host)]
+    requests = tuple(replace(it, hit=replace(it.hit, scheme="https", port=443)) for it in read)
+    log = TrialLog(requests, scenario.hosts, silent=silent)
+    assert scenario.check(log).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("at", "verdict"),
+    [
+        ({"operator": [0], "to-optedout-slowly": [90]}, "not applicable"),
+        ({"operator": [0], "to-optedout-slowly": [8, 91]}, "fail"),
+        ({"operator": [0, 80], "to-optedout-slowly": [91]}, "pass"),
+        ({"operator": [0, 80, 90], "to-optedout-slowly": [300]}, "pass"),  # the third is none
+    ],
+)
+def test_a_list_is_used_for_its_refresh(at, verdict):
+    log = [
+        seen("/feed.xml", float(second), f"{host}.example")
+        for host, seconds in at.items()
+        for second in seconds
+    ]
+    log.sort(key=lambda each: each.at)
+    scenario = BY_NAME["list-expired"]
+    assert scenario.check(TrialLog(tuple(log), scenario.hosts)).verdict == verdict
+
+
+def with_head(path, at, *, run=Run.FIRST, sent=(), answer=()):
+    """Return a HEAD and, two seconds later, a GET with these headers."""
+    requests = []
+    for moment, method, headers in ((at, "HEAD", ()), (at + 2, "GET", sent)):
+        request = seen(path, moment, run=run, answer=answer)
+        hit = replace(request.hit, method=method, headers=headers, complete=True)
+        requests.append(replace(request, hit=hit))
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "condition"),
+    [
+        ("etag", "ETag", "If-None-Match"),
+        ("last-modified", "Last-Modified", "If-Modified-Since"),
+    ],
+)
+def test_a_head_need_not_send_validators(name, field, condition):
+    answer = ((field, "1"),)
+    first = with_head("/a", 0.0, answer=answer)
+    forced = with_head("/a", 20.0, run=Run.FORCED, sent=((condition, "1"),), answer=answer)
+    assert judged(name, *first, *forced) == "pass"
+
+
+def test_a_head_before_a_get_is_no_second_request():
+    assert judged("same-url-once", *with_head("/a", 0.0)) == "pass"
+    pages = [seen("/a", 5.0), seen("/b", 7.0)]
+    assert judged("robots-kept", *with_head("/robots.txt", 0.0), *pages) == "pass"
 
 
 @cases("name", "verdict", "requests")
@@ -397,6 +469,8 @@ def refused(pauses_of, *, in_queue=()):
     [
         (lambda _: (), "pass"),
         (lambda host: (2 + host / 10, 4 + host / 10, 8), "pass"),
+        (lambda host: (2 + host / 10, *[4 + host / 10] * 3), "pass"),  # up to a maximum
+        (lambda host: (2 + host / 10, 4 + host / 10, 2 + host / 10), "pass"),
         (lambda host: (5 + host / 10, 2), "fail"),  # they shrink
         (lambda host: (3 + host / 10, 3 + host / 10), "fail"),  # they stay
         (lambda _: (2, 4, 8), "fail"),  # without chance
@@ -431,6 +505,47 @@ def test_constant_waits_are_seen_although_some_retries_are_late():
         return [random.uniform(2, 3) for _ in range(4)]
 
     assert {refused(pauses, in_queue=late) for late in ((), (1,), (2,), (3,))} == {"fail"}
+
+
+def crawled_serially(pause):
+    """Return the verdict of a serial crawler, whose retries wait for their turn.
+
+    `pause` returns the seconds of its wait before a retry, by the number of that retry.
+    """
+    scenario = BY_NAME["always-503"]
+    log = [seen("/", number / 100, f"quick-{number}.example") for number in range(20)]
+    visits = [(0.0, number, 0) for number in range(len(scenario.sites))]
+    now = 1.0
+    while visits:
+        ready, place, retry = visits.pop(visits.index(min(visits)))
+        now = max(now, ready)
+        site = scenario.sites[place]
+        began = seen("/feed.xml", now, site.host, status=503)
+        reply = reply_of(site.pages["/feed.xml"], replace(began.hit, number=retry + 1))
+        log.append(seen("/feed.xml", now, site.host, status=503, took=0.005 + reply.delay))
+        now = log[-1].hit.ended
+        if retry < 4:
+            visits.append((now + pause(retry), place, retry + 1))
+    return scenario.check(TrialLog(tuple(log), scenario.hosts)).verdict
+
+
+@pytest.mark.parametrize(
+    ("wait", "failed"),
+    [
+        (lambda _: 2.0, (990, 1000)),  # constant
+        (lambda retry: 2.0 * 2**retry, (0, 0)),
+        (lambda retry: min(4.0, 2.0 * 2**retry), (0, 0)),  # up to a maximum
+    ],
+)
+def test_constant_waits_of_a_serial_crawler_are_seen(wait, failed):
+    random = Random(1)
+
+    def pause(retry):
+        return wait(retry) * random.uniform(1.0, 1.5)
+
+    verdicts = Counter(crawled_serially(pause) for _ in range(1000))
+    least, most = failed
+    assert least <= verdicts["fail"] <= most, verdicts
 
 
 def test_full_jitter_over_eight_hosts_is_growth():
@@ -653,14 +768,26 @@ def test_an_honest_crawler_passes_where_hosts_have_names():
     assert not card.is_conformant, "these are not all scenarios"
 
 
+@pytest.mark.crawl
+@pytest.mark.parametrize("client", ["curl", "wget", "node", "perl", "httpx", "urllib3"])
+def test_a_head_before_each_get_is_honest(client):
+    """The crawler is `honest.py`, whose requests another program or library makes."""
+    is_there = find_spec(client) if client in ("httpx", "urllib3") else shutil.which(client)
+    if not is_there:
+        pytest.skip(f"{client} is not installed")
+    command = [sys.executable, str(HELPERS / "headfirst.py"), client]
+    card = run(command, ["etag", "last-modified", "same-url-once", "disallow"])
+    assert {result.finding.verdict for result in card.results} == {Verdict.PASS}, card.results
+
+
 def try_cheats(trials):
-    """Return the scorecard of each cheat. Trials mostly wait, so eight run at once."""
+    """Return the scorecard of each cheat. Trials mostly wait, so twelve run at once."""
 
     def try_cheat(trial):
         how, names = trial
         return run([*CHEAT, how], names, proxy=how in WITH_NAMES)
 
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(12) as pool:
         return list(pool.map(try_cheat, trials))
 
 
@@ -671,6 +798,10 @@ def names_of(results):
 #: Cheats that break one rule in one form have the name of the scenario that they fail. They pass
 #: the scenarios of the same kind, which stand beside it.
 ONE_FORM = [
+    ["list-expired"],
+    ["list-cut", "list-error"],
+    ["pacing-after-restart", "hold-after-restart"],
+    ["crawl-delay-redirect", "crawl-delay-retry", "crawl-delay-conditional", "page-crawl-delay"],
     ["second-hop-host", "second-hop-scheme", "second-hop-port"],
     ["opted-out-hop-host", "opted-out-hop-scheme", "opted-out-hop-port"],
     ["crawl-delay-hop-host", "crawl-delay-hop-scheme", "crawl-delay-hop-port"],
@@ -680,6 +811,10 @@ ONE_FORM = [
     ["429-seconds", "503-seconds"],
     ["robots-429", "robots-503"],
     ["robots-error", "robots-reset", "robots-silent"],
+    ["robots-far", "robots-compressed"],
+    ["end-without-wildcard", "literal-query", "empty-line"],
+    ["page-denied", "page-opted-out"],
+    ["redirect-retry-after"],
     ["no-parts-of-atom"],
     ["long-hold-503"],
     ["list-changed"],
@@ -722,6 +857,8 @@ CHEATING_THE_TEST = [
     ("idle", ["one-a-second", "serial"], "serial"),
     ("at-once-again", ["no-answer"], "no-answer"),
     ("four-at-once", ["no-answer"], "no-answer"),
+    ("holds-of-origins", ["hold-of-scheme"], "hold-of-scheme"),
+    ("holds-of-origins", ["hold-of-port"], "hold-of-port"),
     ("list-of-others", ["list-retained"], "list-retained"),
     ("list-cleared", ["list-retained"], "list-retained"),
 ]

@@ -144,6 +144,13 @@ class TestR2Robots:
         hits = [hit("a.example", ROBOTS, 0, status=status), hit("a.example", ROBOTS, 10)]
         assert rules(hits, robots_ttl=86_400) == []
 
+    @pytest.mark.parametrize(("status", "broken"), [(0, []), (503, []), (404, ["R2"])])
+    def test_a_redirected_robots_is_as_good_as_its_target(self, status, broken):
+        hop = hit("b.example", "/rules", 2, status=status)
+        hits = [hit("a.example", ROBOTS, at, status=302, Location=hop.url) for at in (0, 10)]
+        assert rules([hits[0], hop, hits[1]], robots_ttl=86_400) == broken
+        assert rules(hits, robots_ttl=86_400) == []
+
     def test_denied_urls(self):
         denied = ["http://a.example/private/", "http://b.example/"]
         hits = log(hit("a.example", "/private/x", 2), hit("a.example", "/public", 4))
@@ -211,6 +218,18 @@ class TestR4Pacing:
         ]
         assert rules(retried[:3], crawl_delays={"a.example": 10}) == []
         assert rules(retried, crawl_delays={"a.example": 10}) == ["R4"]
+
+    @pytest.mark.parametrize("path", [ROBOTS, "/rules"])
+    def test_a_file_for_another_host_tells_no_crawl_delay(self, path):
+        hits = [
+            hit("a.example", ROBOTS, 0, status=302, Location=f"http://b.example{path}"),
+            hit("b.example", path, 2),
+            hit("b.example", ROBOTS, 4),
+            hit("b.example", "/", 6),
+        ]
+        assert rules(hits[:3], crawl_delays={"b.example": 5}) == []
+        assert rules(hits, crawl_delays={"b.example": 5}) == ["R4"]
+        assert rules([*hits[:2], hit("a.example", "/", 4)], crawl_delays={"a.example": 5}) == ["R4"]
 
     def test_two_at_once(self):
         (sentence,) = violations(log(hit("a.example", "/", 2, 3), hit("b.example", "/", 4)))

@@ -18,6 +18,8 @@ from tests.helpers.records import RECORD, log_requests
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.feeds.attest import attest
 from walsh_scrapy.feeds.attest.record import CHECKLIST, KINDS, Bot
+from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import Evidence, hash_of, keep_copy
@@ -33,6 +35,14 @@ NOW = BEGIN + 2 * DAY
 LATER = BEGIN + 20 * DAY
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 SLOWER, INVALID = b"User-agent: *\nCrawl-delay: 60\n", b'{"blocked": "nobody"}'
+#: Copies of robots.txt. The runs begin at midnight.
+TIMES = {
+    "RATE": b"User-agent: *\nRequest-rate: 1/3\n",
+    "CLOSED": b"User-agent: *\nVisit-time: 0600-2230\n",
+    "LATE": b"User-agent: *\nVisit-time: 0600-2330\n",
+    "OPEN": b"User-agent: *\nVisit-time: 2300-0100\n",
+    "DAYTIME": b"User-agent: *\nRequest-rate: 1/60 0600-1800\nVisit-time: 0000-2300\n",
+}
 LIST = blocklist("out.example")
 SOURCES = [
     "http://named.example/feed",
@@ -165,6 +175,9 @@ NAMES = {
     "HOST": "run = 1 AND host = 'any.example'",
     "ANY": "run = 1 AND url = 'http://any.example/feed'",
     "INVALID": number_of(INVALID),
+    **{name: number_of(body) for name, body in TIMES.items()},
+    **{f"KEEP_{name}": kept(body, "robots") for name, body in TIMES.items()},
+    "OVERRIDE": "INSERT INTO overrides SELECT",
     "SLOWER": number_of(SLOWER),
     "KEEP_INVALID": kept(INVALID, "blocklist"),
     "KEEP_SLOWER": kept(SLOWER, "robots"),
@@ -210,6 +223,12 @@ def test_a_planted_breach_is_the_only_finding(record, kind, declares, statements
 @cases("reason", "statements")
 def test_similar_but_honest_record_is_no_finding(record, reason, statements):
     record.change(*statements)
+    assert kinds(record.judged()) == {}
+
+
+def test_another_spelling_of_an_origin_is_no_finding(record):
+    url = "http://ANY.example:80/feed"
+    record.change(f"UPDATE requests SET url = '{url}' WHERE {{ANY}}", *declared(url))
     assert kinds(record.judged()) == {}
 
 
@@ -275,13 +294,21 @@ def test_requests_in_flight_are_not_audited_yet(record):
 
 SLOW, LOST = b"User-agent: *\nCrawl-delay: 5\n", b"User-agent: *\nCrawl-delay: 9\n"
 COPIES = {"slow": hash_of(SLOW), "lost": hash_of(LOST), "": None}
-OPTIONS = Options.from_settings(Settings({"WALSH_BLOCKLIST_URL": LIST_URL}))
+OPTIONS = Options.from_settings(
+    Settings(
+        {
+            "WALSH_BLOCKLIST_URL": LIST_URL,
+            "WALSH_USER_AGENT": USER_AGENT,
+            "WALSH_UA_TOKEN": UA_TOKEN,
+        }
+    )
+)
 
 
-def sent(after=0.0, robots="", **columns):
+def sent(after=0.0, robots="", redirected_from=None, **columns):
     """A request so many seconds after the first one, which took half a second."""
     fields = {"url": "http://a.example/feed", "duration": 0.5, "run": 1, "delay": 2.0}
-    fields["evidence"] = Evidence(robots=COPIES[robots])
+    fields["evidence"] = Evidence(robots=COPIES[robots], redirected_from=redirected_from)
     fields |= columns
     ended_at = BEGIN + after + (fields["duration"] or 0.0)
     return replace(RECORD, requested_at=BEGIN + after, **{"monotonic": ended_at} | fields)
@@ -292,10 +319,28 @@ def override(name, after, host="a.example"):
     return {"id": 1, "made_at": at, "host": host, "override": name, "seconds": 60.0, "reason": ""}
 
 
-@cases("case", "rows", "overridden", "found")
+def refused(holds):
+    """Refusals an hour apart: each one begins a row of them."""
+    return [
+        {"after": HOUR * number, "status": 503, "hold": hold} for number, hold in enumerate(holds)
+    ]
+
+
+#: 20 holds, of the minimum, half longer, and with jitter in the last one or in all.
+HOLDS = [
+    ["20 holds without jitter", refused([2.0] * 20), [], ["no-jitter"]],
+    ["20 holds that are as much longer", refused([2.5] * 20), [], ["no-jitter"]],
+    ["19 holds are too few", refused([2.0] * 19), [], []],
+    ["one hold differs", refused([2.0] * 19 + [2.1]), [], []],
+    ["holds of Retry-After", [row | {"retry_after": 9.0} for row in refused([9.0] * 20)], [], []],
+]
+
+
+@cases("case", "rows", "overridden", "found", more=HOLDS)
 def test_gaps_and_holds(url, case, rows, overridden, found):
     with contextlib.closing(State(url)) as state:
-        run = RunRecord(spider="feeds", started_at=BEGIN, settings=asdict(OPTIONS))
+        facts = asdict(OPTIONS) | {"kind": "declared"}
+        run = RunRecord(spider="feeds", started_at=BEGIN, settings=facts)
         state.runs.end(state.runs.begin(run), LATER, "finished", {})
 
         def write(connection):
@@ -479,6 +524,19 @@ def test_a_request_by_hand_is_no_visit(crawled, by_hand, found, unknown):
     attestation = judged(url, LATER)
     assert kinds(attestation).keys() == found
     assert not_shown(attestation) & {"8"} == unknown
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_source_that_was_resumed_is_visited_again(crawled, status):
+    """It answered an hour before, but it was not read."""
+    url = crawled(Site("a.example", "", {"/feed": Reply(status=status)}), starts=[0.0])
+    with contextlib.closing(State(url, lambda: BEGIN + HOUR / 2)) as state:
+        assert Stores(state).sources.resume("http://a.example/feed", "a.example")
+    crawled(site("a.example"), starts=[HOUR, 2 * DAY])
+    attestation = judged(url, LATER)
+    assert kinds(attestation) == {}
+    assert verdicts(attestation)["8"] == "holds"
+    assert by_number(attestation)["8"]["shown"] == 3
 
 
 def test_row_7_holds_only_for_conditional_requests(crawled):

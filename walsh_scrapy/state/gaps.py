@@ -23,6 +23,16 @@ def end_of_exchange(row: str) -> str:
     return f"{row}.requested_at + {row}.connect_duration + coalesce({row}.duration, 0.0)"
 
 
+def is_early(gap: str, own_gap: str, required: str, span: str) -> str:
+    """Return the condition that a gap in seconds is certainly shorter than the required one.
+
+    ``own_gap`` is the same gap by the monotonic clock of one run, or NULL. Then the clock may have
+    been adjusted slowly while these seconds (``span``) passed: CLOCK_DRIFT.
+    """
+    bound = f"{required} - {GAP_TOLERANCE}"
+    return f"({gap} < {bound} AND coalesce({own_gap}, {gap} + {CLOCK_DRIFT} * ({span})) < {bound})"
+
+
 def clock_steps(sql: Sql) -> str:
     """Return the SELECT of the spans in which a clock was set: `since` and `until`, epoch seconds.
 
@@ -33,15 +43,16 @@ def clock_steps(sql: Sql) -> str:
     """
     ended_at = end_of_exchange("requests")
     by_run = "OVER (PARTITION BY run ORDER BY id)"
+    before = "OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     return f"""
 SELECT min({sql.least("requested_at", "ended_before")}) AS since,
-    max({sql.greatest("ended_at", "ended_before", "latest")}) AS until
+    max({sql.greatest("ended_at", "ended_before", "latest_end")}) AS until
 FROM (
     SELECT run, requested_at, {ended_at} AS ended_at,
         coalesce(lag({ended_at}) {by_run}, requested_at) AS ended_before,
         {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} AS step,
-        coalesce(max(requested_at) OVER (
-            ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), requested_at) AS latest
+        coalesce(max(requested_at) {before}, requested_at) AS latest,
+        coalesce(max({ended_at}) {before}, requested_at) AS latest_end
     FROM requests WHERE run IS NOT NULL AND duration IS NOT NULL
 ) stamped
 WHERE abs(step) > {GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(ended_at - ended_before)
@@ -82,6 +93,10 @@ def gaps(sql: Sql) -> str:
     long_delay = f"""CASE WHEN recorded_delay >= {usual_delay} OR {is_own} THEN recorded_delay
             ELSE {usual_delay} END"""
 
+    wall_gap = "requested_at - previous_ended_at"
+    hold = "(hold_counts_until - hold_since)"
+    is_held = is_early("requested_at - hold_since", "own_hold_gap", hold, hold)
+
     def is_uncertain(since: str) -> str:
         """Return the condition that a clock was set between a moment and the request."""
         return f"""EXISTS (SELECT 1 FROM clock_steps
@@ -104,6 +119,9 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
 ), ordered AS (
     SELECT id, host, run, url, purpose, requested_at, delay AS recorded_delay,
         CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END AS clock,
+        monotonic - duration - connect_duration AS began, lag(run) OVER ({by_time}) AS run_before,
+        lag(CASE WHEN duration IS NOT NULL THEN monotonic END) OVER ({by_time}) AS stopped_before,
+        lag({ended_at}) OVER ({by_time}) AS ended_before,
         lag(id) OVER ({by_time}) AS previous, lag(duration) OVER ({by_time}) AS duration_before,
         lag(CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END) OVER ({by_time})
             AS clock_before,
@@ -115,6 +133,10 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
     SELECT ordered.*, cause.id AS hold_request, {end_of_exchange("cause")} AS hold_since,
         {end_of_exchange("cause")} + cause.hold AS hold_until,
         {end_of_exchange("cause")} - cause.monotonic AS hold_clock,
+        CASE WHEN ordered.run = cause.run AND cause.duration IS NOT NULL
+            THEN began - cause.monotonic END AS own_hold_gap,
+        CASE WHEN ordered.run = run_before AND ended_before = previous_ended_at
+            THEN began - stopped_before END AS own_gap,
         CAST(substr(hold_end, 1, 15) AS DOUBLE PRECISION) / 1000.0 AS hold_ended_at,
         {long_delay} AS long_delay
     FROM ordered LEFT JOIN requests cause ON cause.id = CAST(substr(hold_end, 16) AS BIGINT)
@@ -127,11 +149,10 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
     FROM waits
 ), judged AS (
     SELECT required.*,
-        CASE WHEN requested_at >= hold_since
-                AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN 'on hold'
+        CASE WHEN requested_at >= hold_since AND {is_held} THEN 'on hold'
             WHEN duration_before IS NULL THEN NULL
-            WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
-            WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END
+            WHEN {is_early(wall_gap, "own_gap", "0.0", "delay")} THEN 'at once'
+            WHEN {is_early(wall_gap, "own_gap", "delay", "delay")} THEN 'too short' END
             AS breach
     FROM required
 ), certain AS (
@@ -147,8 +168,8 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
     FROM judged
 )
 SELECT id, host, run, url, requested_at, previous_ended_at,
-    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, gap_unknown,
-    delay,
+    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, own_gap,
+    gap_unknown, delay,
     CASE WHEN hold_ended_at > previous_ended_at THEN hold_request END AS hold_request,
     CASE WHEN hold_ended_at > previous_ended_at THEN hold_until END AS hold_until,
     CASE WHEN hold_ended_at > previous_ended_at AND hold_ended_at < hold_until - 0.001
@@ -166,8 +187,9 @@ def gap_view(sql: Sql) -> str:
     id, host, run, url, requested_at, days_ago: as in `readable_requests`
     gap: seconds; negative if the previous exchange went on, NULL if unknown
     required_gap: seconds: the delay, or the rest of the hold if that is longer
-    problem: `at once`, `too short` or `on hold`: it came over 0.05 s too early; NULL if it did not,
-        or that is not certain
+    problem: `at once`, `too short` or `on hold`: it came over 0.05 s too early, by the monotonic
+        clock too if one run sent both (else over 0.001 of the wait more, because a clock may be
+        adjusted); NULL if it did not, or that is not certain
     gap_unknown: `no earlier request`, `end of the previous request unknown` or `a clock was set`
     delay: seconds: the recorded delay; except in a project's own crawl at least 1, and at least the
         duration of the exchange before

@@ -134,6 +134,15 @@ class Sql:
         """Return where a text has a part, from 1; 0 if it does not have the part."""
         return f"instr({column}, {part})" if self.is_sqlite else f"strpos({column}, {part})"
 
+    def origin(self, url: str) -> str:
+        """Return scheme, host and port of a web URL as it is written, without a user name."""
+        slash = self.position("'/'", f"substr({url} || '/', 9)")
+        start = f"substr({url} || '/', 1, {slash} + 7)"
+        at = self.position("'@'", start)
+        colon = self.position("':'", url)
+        scheme = f"substr({url}, 1, {colon} + 2)"
+        return f"CASE WHEN {at} > 0 THEN {scheme} || substr({start}, {at} + 1) ELSE {start} END"
+
     def first_line(self, column: str) -> str:
         """Return the first line of a text."""
         if self.is_sqlite:

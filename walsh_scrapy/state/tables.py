@@ -593,7 +593,7 @@ def create(connection: Connection) -> bool:
     if has_schema(connection):
         return False
     set_dialect_options(connection)
-    metadata.create_all(connection)
+    metadata.create_all(connection, checkfirst=False)
     connection.execute(insert(schema_version), {"version": VERSION})
     connection.execute(insert(choices), first_choices())
     return True

@@ -124,14 +124,21 @@ def is_address(host: str) -> bool:
     return True
 
 
-def robots_hits(log: Sequence[Hit]) -> set[int]:
-    """Return the places in the log of requests for robots.txt and for its redirect targets."""
-    places: set[int] = set()
-    hops: set[str | None] = set()
+def robots_hits(log: Sequence[Hit]) -> dict[int, str]:
+    """Return the places in the log of requests for robots.txt, each with the host that it is for.
+
+    The target of a redirect is requested for the host whose robots.txt led there.
+    """
+    places: dict[int, str] = {}
+    hops: dict[str | None, str] = {}
     for place, hit in enumerate(log):
-        if hit.path == "/robots.txt" or hit.url in hops:
-            places.add(place)
-            hops.add(redirect_target(hit))
+        if hit.path == "/robots.txt":
+            places[place] = hops.pop(hit.url, hit.host)
+        elif hit.url in hops:
+            places[place] = hops[hit.url]
+        else:
+            continue
+        hops[redirect_target(hit)] = places[place]
     return places
 
 
@@ -229,11 +236,21 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 
 
 def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R2: a robots.txt that was answered, even with a 404, is not requested again too soon."""
+    """R2: a robots.txt that was answered, even with a 404, is not requested again too soon.
+
+    A redirect is an answer if its target answered.
+    """
+    answered: dict[str, bool] = {}  # by URL, of the request that comes next
+    good: set[Hit] = set()
+    for hit in reversed(log):
+        target = redirect_target(hit)
+        is_answer = 200 <= hit.status < 500 and hit.status != 429
+        answered[hit.url] = is_answer if target is None else answered.get(target, False)
+        if answered[hit.url]:
+            good.add(hit)
 
     def is_good(hit: Hit) -> bool:
-        answered = 200 <= hit.status < 500 and hit.status != 429
-        return hit.path == "/robots.txt" and answered
+        return hit.path == "/robots.txt" and hit in good
 
     return _fetched_again("R2", log, manners, manners.robots_ttl, is_good)
 
@@ -358,7 +375,7 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
                 (gap.before.row, exchange.row),
             )
         if exchange.row in robots and 200 <= hit.status < 300:
-            read.add(hit.host)
+            read.add(robots[exchange.row])
 
 
 def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:

@@ -37,16 +37,17 @@ from walsh_scrapy.testing.simulation import Plan, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, reply_of
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
-#: The minimum duration of a response in seconds.
+#: The minimum duration of a response in seconds, unless a simulation has its own.
 LATENCY: Final = 0.1
 
 
 class SimulatedWeb:
     """Answers requests as a `LoopbackWeb` does, also https, in simulated time, and logs them."""
 
-    def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
+    def __init__(self, sites: Iterable[Site], clock: SimulatedTime, latency: float) -> None:
         self.log = SharedLog[Hit]()
         self._clock = clock
+        self._latency = latency
         self._directory = Directory()
         self._directory.add(*(replace(site, tls=None) for site in sites))
 
@@ -89,7 +90,7 @@ class SimulatedWeb:
         )
 
     async def _response(self, request: Request, reply: Reply, crawler: Crawler) -> Response:
-        seconds = LATENCY + reply.delay + reply.drip
+        seconds = self._latency + reply.delay + reply.drip
         timeout = request.meta["download_timeout"]
         await asyncio.sleep(min(seconds, timeout))
         if seconds > timeout:
@@ -188,12 +189,16 @@ class SimulatedNetwork(Network):
 
 
 class Simulation:
-    """Runs crawls of one web, one after the other, with the Scrapy project of this process."""
+    """Runs crawls of one web, one after the other, with the Scrapy project of this process.
 
-    def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
+    Each response takes at least `latency` seconds.
+    """
+
+    def __init__(
+        self, sites: Iterable[Site], clock: SimulatedTime, latency: float = LATENCY
+    ) -> None:
         self.clock = clock
-
-        self._web = SimulatedHandler.web = SimulatedWeb(sites, clock)
+        self._web = SimulatedHandler.web = SimulatedWeb(sites, clock, latency)
 
     async def crawl(
         self, spider: str, settings: Mapping[str, object], arguments: Mapping[str, object],
@@ -255,13 +260,19 @@ class Simulation:
 _Result = TypeVar("_Result")
 
 
-def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]) -> _Result:
-    """Run crawls in simulated time. Afterwards this process cannot crawl in real time."""
+def simulate_here(
+    run: Callable[[SimulatedTime], Coroutine[None, None, _Result]],
+    clock: SimulatedTime | None = None,
+) -> _Result:
+    """Run crawls in simulated time, by a new clock unless one is passed.
+
+    Afterwards this process cannot crawl in real time.
+    """
     logging.getLogger().setLevel(logging.INFO)
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
         logging.getLogger(name).setLevel(logging.WARNING)  # or each run would list its components
     logging.captureWarnings(capture=True)
-    clock = SimulatedAddon.clock = SimulatedTime()
+    clock = SimulatedAddon.clock = clock or SimulatedTime()
     setattr(walsh_scrapy.crawl.parts, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Otherwise Scrapy's periodic calls would come too early, by the real duration of the
     # simulation.

@@ -4,10 +4,11 @@ from contextlib import closing
 
 import pytest
 from scrapy import Request
+from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 from sqlalchemy.exc import IntegrityError
 
-from walsh_scrapy.crawl.context import Context, DeferredHosts
+from walsh_scrapy.crawl.context import Context, DeferredHosts, ProjectDelays
 from walsh_scrapy.crawl.hosts import exchanges
 from walsh_scrapy.crawl.hosts.exchanges import _Begun
 from walsh_scrapy.crawl.hosts.ownedhosts import HostLost, Hosts
@@ -18,7 +19,7 @@ from walsh_scrapy.feeds.sources.source import Source
 from walsh_scrapy.feeds.sourcevisit import SourceVisit
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Exchange, Streaks
 from walsh_scrapy.state import State
 from walsh_scrapy.state.engine import RefusedValues
 from walsh_scrapy.state.evidence import RequestRecord
@@ -44,7 +45,12 @@ def worker(tmp_path, clock):
     """Return a function that makes another worker of one state."""
     with closing(State(f"sqlite:///{tmp_path}/state.sqlite3", clock.now)) as state:
         options = Options(state_url=f"sqlite:///{tmp_path}/state.sqlite3")
-        yield lambda: Hosts(Context(options, state, clock))
+
+        def make(settings=None):
+            delays = ProjectDelays(Settings(settings), None, str)
+            return Hosts(Context(options, state, clock, delays))
+
+        yield make
 
 
 def begin(hosts, source):
@@ -52,6 +58,14 @@ def begin(hosts, source):
     set_visit(request, SourceVisit(source, bool))
     record = RequestRecord(0.0, HOST, source.url, "")
     return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record).status
+
+
+def request_once(hosts, **answer):
+    """Own a host, and send it a request; the answer is that of an `Exchange`."""
+    request, record = Request(FIRST.url), RequestRecord(0.0, HOST, FIRST.url, "")
+    assert hosts.take(HOST, hosts) == "ready"
+    assert hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record).status == "ready"
+    hosts.end(request, HOST, Exchange(**{"delay": 1.0} | answer), record)
 
 
 def test_visits_end_when_their_host_is_lost_and_owned_again(worker):
@@ -67,6 +81,22 @@ def test_visits_end_when_their_host_is_lost_and_owned_again(worker):
     assert begin(ours, SECOND) == "lost"
     with pytest.raises(HostLost):
         ours.commit(SECOND.url, lambda _: None, lambda _: False, ends=True)
+
+
+def test_a_visit_whose_host_was_lost_follows_no_redirect(worker):
+    """Another worker may be visiting its source; the redirect's host is still ours."""
+    ours, other = worker(), worker()
+    request, record = (
+        Request("http://b.example/"),
+        RequestRecord(0.0, HOST, "http://b.example/", ""),
+    )
+    set_visit(request, SourceVisit(FIRST, bool))
+    assert ours.take(HOST, ours) == ours.take("b.example", request) == "ready"
+    ours.begin_visit(HOST, FIRST.url)
+    assert other.take(HOST, other) == "ready", "ours does not beat"
+    with pytest.raises(HostLost):
+        ours.begin(request, "b.example", RequestLimits(0.0, 10.0), record)
+    assert ours._state.hosts.find("b.example").times.in_flight_until == 0.0
 
 
 def test_robots_txt_of_a_lost_host_is_forgotten(worker):
@@ -100,6 +130,31 @@ def test_a_coroutine_cancelled_after_the_end_writes_nothing(worker):
     ours.close()
     ours._state.close()
     ours.let_go(HOST, ours)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"status": 429}, {"status": 503}, {"status": 301, "retry_after": 60.0}]
+)
+def test_a_hold_is_written_before_the_next_transaction(worker, answer):
+    """A crawl that is killed has no next one."""
+    ours = worker()
+    request_once(ours, **answer)
+    assert ours._state.hosts.find(HOST).reason == "hold"
+
+
+def test_a_crawl_delay_is_written_before_the_next_transaction(worker):
+    """Else a crawl that follows a kill would request robots.txt again after a second."""
+    ours, copies = worker(), []
+    request_once(ours)
+    ours.write_with(HOST, copies.append, delay=60.0)
+    assert ours._state.hosts.find(HOST).times.delay == 60.0
+    assert len(copies) == 1
+
+
+def test_server_errors_double_the_delay_that_a_project_chose(worker):
+    ours = worker({"DOWNLOAD_DELAY": 20})
+    request_once(ours, status=500)
+    assert ours.project_delay(HOST) == ours.wait(HOST) == 40.0
 
 
 def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):

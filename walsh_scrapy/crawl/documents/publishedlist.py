@@ -261,7 +261,7 @@ class PublishedList(BlocklistCache, RequestPreparer):
         self._access = crawl.access
         self._fetcher = crawl.fetcher
         self._engine = crawl.engine
-        # Set if there will be no list in this run: then nothing but the list is requested.
+        # Set while there is no list, and its server was not asked: nothing else is requested then.
         self._deferral: StillDue | None = None
 
     def is_ready(self, request: Request) -> bool:
@@ -281,8 +281,8 @@ class PublishedList(BlocklistCache, RequestPreparer):
             raise Denied("blocklist", "it is listed")
 
     async def prepare_list(self) -> None:
-        """Fetch the list. Raises StillDue if code of the project prevented the first fetch ever."""
-        if self._deferral is None:
+        """Fetch the list. Raises StillDue if there is none yet, and its server was not asked."""
+        if self._deferral is None or self.is_due:
             await self._fetcher.fetch_once("blocklist", self._fetch)
         if self._deferral is not None:
             raise self._deferral
@@ -300,6 +300,7 @@ class PublishedList(BlocklistCache, RequestPreparer):
     async def _fetch(self) -> None:
         """Fetch the list, and its schema if it has one, unless another worker has fetched them."""
         logger.info("waiting for the blocklist: %s", self._url)
+        self._deferral = None
         with self._fetcher.hold_back_targets():
             try:
                 async with self._access.owning(self._url):
@@ -317,8 +318,11 @@ class PublishedList(BlocklistCache, RequestPreparer):
                     self._stats.inc_value("walsh/blocklist/failed")
                 reason = reason_of(error, self._url)
                 # After a wait for another worker the fetch has not failed: that one may succeed.
-                retry = OWNED_HOST_TIMEOUT_SECONDS if isinstance(error, StillDue) else None
+                has_waited = isinstance(error, StillDue)
+                retry = OWNED_HOST_TIMEOUT_SECONDS if has_waited else None
                 self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
+                if has_waited and not self.is_adopted:
+                    self._deferral = self._access.make_deferral("there is no blocklist yet")
                 refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
                 if refused is not None and not self.is_adopted:
                     self._end_run(refused)

@@ -470,7 +470,9 @@ class Robots(RobotsCache, RequestPreparer):
     ) -> RobotsFile:
         """Obey a copy from now on, and its Crawl-delay unless ``has_delay`` is False.
 
-        The copy is written with the next transaction of ``requested``, the host that answered.
+        The copy is written with the next transaction of its own host, so that the requests and
+        denials that it decides can name it. ``requested`` is the host that answered; it has the
+        Crawl-delay too.
         """
         host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
@@ -479,7 +481,9 @@ class Robots(RobotsCache, RequestPreparer):
         write = self._copy_writer(origin, copy, host)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
             self._context.state.write(write)
-        self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
+        self._hosts.write_with(host, write)
+        if has_delay and delay > 0.0:
+            self._hosts.lengthen_delay(requested, delay)
         delay = max(delay, self._hosts.delay(host))
         if delay > self._context.min_delay:
             self._queue.delay(host, self._hosts.wait(host, delay), delay)

@@ -506,25 +506,24 @@ class Hosts:
         if owned := self._owned.get(host):
             owned.times = owned.times.with_hold(self._context.clock.now(), hold)
 
-    def write_with(
-        self, host: str, write: Callable[[Connection], object], *, delay: float = 0.0
-    ) -> None:
-        """Call ``write`` in the next transaction of a host, or now if the host is not owned.
-
-        ``delay`` is a minimum for the delay of the host in seconds. If that makes the delay longer,
-        both are written now.
-        """
+    def lengthen_delay(self, host: str, delay: float) -> None:
+        """Make the delay of a host at least ``delay`` seconds, from now on and for all workers."""
         owned = self._owned.get(host)
         lengthen = partial(ownership.lengthen_waits, host=host, delay=delay)
         if owned is None:
-            writes: list[Callable[[Connection], object]] = [write, lengthen] if delay else [write]
-            self._state.write(lambda connection: [one(connection) for one in writes])
-            return
-        owned.pending.append(write)
-        if delay > owned.times.delay:
+            self._state.write(lengthen)
+        elif delay > owned.times.delay:
             owned.times = owned.times.delayed(delay)
             owned.pending.append(lengthen)
             self._write_pending(host)
+
+    def write_with(self, host: str, write: Callable[[Connection], object]) -> None:
+        """Call ``write`` in the next transaction of a host, or now if the host is not owned."""
+        owned = self._owned.get(host)
+        if owned is None:
+            self._state.write(write)
+        else:
+            owned.pending.append(write)
 
     # ---- transactions ----
 

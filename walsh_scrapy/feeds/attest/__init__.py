@@ -11,6 +11,7 @@ from walsh_scrapy.feeds.attest.rowchecks import (
     ask_entries,
     ask_identity,
     ask_pace,
+    ask_retries,
     ask_visits,
     check_lists,
     check_robots,
@@ -56,9 +57,10 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
     record = Record(log.connection, span, now, bot)
     tally = Tally()
     requests = ask_identity(record, tally, bot)
-    delays = check_robots(record, tally)
+    waits = check_robots(record, tally)
     check_lists(record, tally)
-    ask_pace(record, tally, delays)
+    ask_pace(record, tally, waits)
+    ask_retries(record, tally)
     check_targets(record, tally)
     ask_conditional(record, tally)
     ask_visits(record, tally)
@@ -108,7 +110,7 @@ def _describe(finding: Finding, record: Record) -> tuple[float, str]:
     detail = finding.detail
     if finding.kind.name in ("no-hold", "short-hold", "no-growth"):
         detail = f"answered {row.status}, hold of {row.hold:.3f} s"
-    elif finding.kind.row in ("4", "5"):
+    elif finding.kind.row in ("4", "5") and not detail:
         by_host = f"SELECT gap, delay FROM ({gaps(record.sql)}) g WHERE host = :host AND id = :id"
         (gap,) = record.rows(by_host, host=row.host, id=finding.first)
         detail = "" if gap.gap is None else f"after {gap.gap:.3f} s; delay {gap.delay:.3f} s"

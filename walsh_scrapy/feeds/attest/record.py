@@ -34,6 +34,7 @@ Level: TypeAlias = Literal["MUST", "SHOULD"]
 #: Reasons why a request shows nothing. Each is a sentence with the request as its subject.
 NO_RUN: Final = "names no run that is recorded"
 NO_COPY: Final = "names a copy of robots.txt that is not kept"
+UNNAMED_COPY: Final = "names no copy of the robots.txt that was read"
 NO_FETCH: Final = "names a robots.txt whose request is not recorded"
 NO_LIST: Final = "names a blocklist that is not kept"
 CLOCK_SET: Final = "was recorded about when a clock was set"
@@ -89,6 +90,7 @@ _KINDS: Final = (
     Kind("no-robots", "2", "MUST", "a request was sent without a robots.txt"),
     Kind("denied", "2", "MUST", "a request was sent although robots.txt denied it"),
     Kind("old-robots", "2", "MUST", "a robots.txt was used for longer than a day"),
+    Kind("robots-elsewhere", "2", "MUST", "the robots.txt of another origin decided"),
     Kind(
         "denied-by-name",
         "2a",
@@ -105,10 +107,14 @@ _KINDS: Final = (
     Kind("short-gap", "4", "MUST", "a gap was shorter than the required delay"),
     Kind("host-at-once", "4", "MUST", "a host had two requests at once"),
     Kind("run-at-once", "4", "MUST", "a run had two requests at once"),
+    Kind("visit-time", "4", "SHOULD", "a request was sent outside of the Visit-time"),
     Kind("too-early", "5", "MUST", "a host got a request before its hold ended"),
     Kind("no-hold", "5", "MUST", "a host was not on hold after a refusal"),
     Kind("short-hold", "5", "MUST", "a hold was shorter than the Retry-After"),
     Kind("no-growth", "5", "MUST", "the holds after refusals in a row did not double"),
+    Kind("no-jitter", "5", "MUST", "20 holds in a row had no jitter"),
+    Kind("many-tries", "5", "SHOULD", "a run tried a URL more often than WALSH_MAX_RETRIES allows"),
+    Kind("early-hop", "5", "SHOULD", "a redirect was followed before its Retry-After ended"),
     Kind("undeclared", "6", "MUST", "a URL was requested that no source declares"),
     Kind("content", "6", "MUST", "an entry has more than metadata", "entries"),
     Kind("duplicate", "7", "SHOULD", "an entry is stored twice", "entries"),
@@ -120,6 +126,7 @@ _KINDS: Final = (
         "runs",
     ),
     Kind("too-often", "8", "SHOULD", "a source was visited again within a day"),
+    Kind("gone-again", "8", "SHOULD", "a source that is gone (410) was requested again"),
     Kind("scraped", "9", "MUST", "an entry comes from neither a feed nor markdown", "entries"),
 )
 KINDS: Final = {kind.name: kind for kind in _KINDS}
@@ -199,6 +206,12 @@ class Tally:
 ENDED_AT: Final = end_of_exchange("r")
 #: Whether `requests r` is in the span of the audit.
 IN_SPAN: Final = "r.requested_at >= :since AND r.requested_at <= :until"
+#: Whether the answer to the last request for robots.txt was a failure.
+IS_ROBOTS_FAILURE: Final = (
+    "(r.robots_status IS NULL OR r.robots_status = 429 OR r.robots_status >= 500)"
+)
+#: Whether a robots.txt was read for `requests r`, but the row does not name it.
+LACKS_COPY: Final = f"(r.robots IS NULL AND r.robots_at IS NOT NULL AND NOT {IS_ROBOTS_FAILURE})"
 #: Whether the answer is a redirect.
 IS_REDIRECT: Final = "(r.status BETWEEN 300 AND 399 AND r.status <> 304)"
 
@@ -220,6 +233,7 @@ class RunFacts(NamedTuple):
     robots_unreachable: str = ""
     scope: str = ""
     serial: bool = True
+    max_wait: float = 0.0
     declared: str = ""  #: the SHA-256 of the document with the declared sources, or ""
 
     @property
@@ -314,6 +328,8 @@ class Record:
             "scope": ("scope", "TEXT"),
             "serial": ("serial", "TEXT"),
             "force": ("force", "TEXT"),
+            "kind": ("kind", "TEXT"),
+            "max_retries": ("max_retries", "DOUBLE PRECISION"),
             "base": ("backoff_base", "DOUBLE PRECISION"),
             "longest": ("backoff_max", "DOUBLE PRECISION"),
         }

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urljoin
 
 from walsh_scrapy.feeds.attest.record import (
@@ -24,10 +24,13 @@ from walsh_scrapy.feeds.attest.record import (
     IN_FUTURE,
     IN_SPAN,
     IS_REDIRECT,
+    IS_ROBOTS_FAILURE,
+    LACKS_COPY,
     NO_COPY,
     NO_FETCH,
     NO_LIST,
     NO_RUN,
+    UNNAMED_COPY,
 )
 from walsh_scrapy.feeds.items import EntryItem, InvalidItem, check_item
 from walsh_scrapy.feeds.metadata.formats import is_dump
@@ -38,10 +41,10 @@ from walsh_scrapy.policy.pacing import MAX_BLOCKLIST_WAIT_SECONDS, QUIET_SECONDS
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.copy import MAX_LATENESS_SECONDS
 from walsh_scrapy.policy.urls import canonical_url, host_of, is_private_host, robots_url
-from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps
+from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps, is_early
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from sqlalchemy import Row
 
@@ -53,8 +56,12 @@ DAY: Final = 86_400.0
 _IS_REFUSED: Final = "(r.status IN (429, 503) OR (r.purpose = 'robots' AND r.status >= 500))"
 #: The maximum jitter, as a factor of the hold (`policy.backoff.backoff_delay`).
 _MAX_JITTER: Final = 1.5
+#: So many holds in a row that are the same part longer than the minimum have no jitter.
+_MIN_EQUAL_HOLDS: Final = 20
+_MIN_SPREAD: Final = 0.001
 _CUT_OFF: Final = "was refused by an answer that did not end"
 _FORCED: Final = "was visited before it was due, by the operator (force)"
+_RESUMED: Final = "was visited before it was due, because the operator resumed it"
 _BY_HAND: Final = "was requested by hand and by another run within a day"
 _AFTER_KILL: Final = "came within a day of a run that did not end well"
 _NO_VALIDATOR: Final = "was requested without the validator of the last answer"
@@ -106,11 +113,8 @@ def count_others(record: Record) -> dict[str, int]:
     return dict(counts)
 
 
-def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, float]]) -> None:
-    """Check gaps, holds and overlaps.
-
-    ``delays`` are the Crawl-delays: the number of the copy, the product token, and seconds.
-    """
+def ask_pace(record: Record, tally: Tally, waits: Waits) -> None:
+    """Check gaps, holds and overlaps, and the Visit-time."""
     sql = record.sql
     ended_at = f"({ENDED_AT})"
     is_hold_in_force = f"(g.released_at IS NULL OR g.released_at > {ended_at})"
@@ -120,11 +124,15 @@ def ask_pace(record: Record, tally: Tally, delays: Iterable[tuple[int, str, floa
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""
     at_once = record.if_certain("run-at-once", CLOCK_SET, "r.run_ended_at", "r.requested_at")
     no_growth = record.if_certain("no-growth", CLOCK_SET, "r.row_since", "r.ended_at")
+    is_closed = f"r.id IN (SELECT CAST(value AS BIGINT) FROM {_rows_of_sql(record, 'closed')})"
+    closed = record.if_certain("visit-time", CLOCK_SET, "r.requested_at", "r.requested_at")
     counted = f"""
 WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged AS (
-    SELECT r.id, r.requested_at, r.duration, r.error, r.hold, g.problem, g.gap, g.gap_unknown,
+    SELECT r.id, r.requested_at, r.duration, r.error, r.hold, g.problem, g.gap, g.own_gap,
+        g.gap_unknown,
         {sql.greatest("g.delay", _copy_delay_sql(record))} AS delay, g.hold_counts_until,
         t.run, t.serial, r.robots IS NOT NULL AND copies.id IS NULL AS has_no_copy,
+        {LACKS_COPY} AS lacks_copy,
         {by_run} AS run_ended_at, {_IS_REFUSED} AS is_refused, {ended_at} AS ended_at,
         {held_until} AS held_until, coalesce(r.retry_after, 0.0) AS retry_after,
         growth.least, growth.row_since
@@ -135,15 +143,17 @@ WITH {record.shared}, {_copy_delays_sql(record)}, {_growth_sql(record)}, judged 
 )
 SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
     SELECT r.id,
-        CASE WHEN gap < -{GAP_TOLERANCE} THEN 'host-at-once'
-            WHEN gap < delay - {GAP_TOLERANCE} THEN 'short-gap'
+        CASE WHEN {is_early("gap", "own_gap", "0.0", "delay")} THEN 'host-at-once'
+            WHEN {is_early("gap", "own_gap", "delay", "delay")} THEN 'short-gap'
             WHEN run IS NOT NULL AND {_is_true_sql("coalesce(serial, '1')")}
                 AND requested_at < run_ended_at - {GAP_TOLERANCE}
                 THEN {at_once}
             WHEN run IS NULL THEN '{NO_RUN}'
+            WHEN {is_closed} THEN {closed}
             WHEN gap_unknown = 'a clock was set' THEN '{CLOCK_SET}'
             WHEN gap_unknown LIKE 'end of %' THEN '{AFTER_UNKNOWN}'
             WHEN has_no_copy THEN '{NO_COPY}'
+            WHEN lacks_copy THEN '{UNNAMED_COPY}'
             ELSE '' END AS pace,
         CASE WHEN problem = 'on hold' THEN 'too-early'
             WHEN hold_counts_until > requested_at AND gap_unknown = 'a clock was set'
@@ -158,8 +168,8 @@ SELECT pace, refusal, count(*) AS count, min(id) AS first FROM (
             ELSE '' END AS refusal
     FROM judged r WHERE {record.is_judged}
 ) outcomes GROUP BY pace, refusal"""
-    rows = json.dumps([delay for delay in delays if delay[2] > 1.0])
-    for pace, refusal, count, first in record.rows(counted, delays=rows):
+    params = {"delays": json.dumps(waits.delays), "closed": json.dumps(waits.closed)}
+    for pace, refusal, count, first in record.rows(counted, **params):
         tally.add("4", pace, count, first)
         if refusal is not None:
             tally.add("5", refusal, count, first)
@@ -173,17 +183,21 @@ def _is_true_sql(value: str) -> str:
     return f"{value} IN ('1', 'true')"
 
 
+def _rows_of_sql(record: Record, param: str) -> str:
+    """Return the elements of a JSON array, which is a parameter, as rows with a `value`."""
+    if record.sql.is_sqlite:
+        return f"json_each(:{param})"
+    return f"json_array_elements_text(CAST(:{param} AS json)) AS each(value)"
+
+
 def _copy_delays_sql(record: Record) -> str:
     """Return CTEs with the Crawl-delays from the JSON parameter `delays`."""
-    delay_rows = "json_each(:delays)"
-    if not record.sql.is_sqlite:
-        delay_rows = "json_array_elements(CAST(:delays AS json)) AS each(value)"
     copy, token, seconds = (record.sql.field("value", number) for number in range(3))
     # SQLite expects few rows in JSON, and would read all of them for each request. For the join
     # with `copies`, it builds an index.
     return f"""read_delays AS MATERIALIZED (SELECT CAST({copy} AS BIGINT) AS copy,
         CAST({token} AS TEXT) AS token, CAST({seconds} AS DOUBLE PRECISION) AS seconds
-        FROM {delay_rows}
+        FROM {_rows_of_sql(record, "delays")}
 ), copy_delays AS MATERIALIZED (SELECT copies.id AS copy, read_delays.token, read_delays.seconds
     FROM copies LEFT JOIN read_delays ON read_delays.copy = copies.id)"""
 
@@ -228,14 +242,82 @@ def _growth_sql(record: Record) -> str:
 )"""
 
 
-def ask_visits(record: Record, tally: Tally) -> None:
-    """Look for sources that two runs visited within a day.
+def ask_retries(record: Record, tally: Tally) -> None:
+    """Check the number of retries, the jitter of the holds, and the Retry-After of redirects.
 
-    If the last request for a source was refused, redirected or not answered, the source is still
-    due. A redirect from another source is not a visit.
+    Other bots may choose the retries of each request, and so may a crawl that has no sources.
     """
-    is_answered = f"""r.status IS NOT NULL AND r.status NOT IN (410, 429, 503)
-        AND NOT {IS_REDIRECT} AND r.error = ''"""
+    refused = f"""
+WITH {record.shared} SELECT count(*) AS count, min(r.id) AS first, t.max_retries + 1 AS allowed
+FROM requests r JOIN terms t ON t.run = r.run
+WHERE r.status IN (429, 503) AND r.purpose = 'target' AND r.source IS NOT NULL
+    AND t.command = '' AND lower(t.token) = '{UA_TOKEN.lower()}' AND {record.is_judged}
+GROUP BY r.run, r.source, r.url, t.max_retries HAVING count(*) > t.max_retries + 1"""
+    for count, first, allowed in record.rows(refused):
+        tally.add("5", "many-tries", 1, first, f"{count} refusals; {allowed:.0f} tries are allowed")
+    # The part of a hold that is jitter. A hold of the maximum length has no room for it.
+    part = "r.hold / growth.least"
+    last = f"OVER (ORDER BY r.id ROWS BETWEEN {_MIN_EQUAL_HOLDS - 1} PRECEDING AND CURRENT ROW)"
+    equal = f"""
+WITH {record.shared}, {_growth_sql(record)}, holds AS (
+    SELECT r.id, max({part}) {last} - min({part}) {last} AS spread, count(*) {last} AS number
+    FROM requests r JOIN growth ON growth.id = r.id JOIN terms t ON t.run = r.run
+    WHERE r.hold >= growth.least - {GAP_TOLERANCE} AND r.hold < t.longest * 0.999
+        AND {record.is_judged}
+)
+SELECT count(*) AS count, min(id) AS first FROM holds
+WHERE number = {_MIN_EQUAL_HOLDS} AND spread < {_MIN_SPREAD}"""
+    ((count, first),) = record.rows(equal)
+    if count:
+        tally.add("5", "no-jitter", count, first)
+    _ask_redirects(record, tally)
+
+
+def _ask_redirects(record: Record, tally: Tally) -> None:
+    """Check that a redirect was followed after its Retry-After; one of the blocklist in a day.
+
+    A project's own crawl may have no gate that waits for it, and runs of the first release have no
+    `kind`. Without a source, several requests may have been redirected from one URL: the first
+    redirect counts.
+    """
+    sql = record.sql
+    longest = sql.least("q.retry_after", str(MAX_BLOCKLIST_WAIT_SECONDS))
+    seconds = f"CASE h.purpose WHEN 'target' THEN q.retry_after ELSE {longest} END"
+    gap = "h.requested_at - q.ended_at"
+    own_gap = "h.monotonic - h.duration - h.connect_duration - q.monotonic"
+    early = record.if_certain("early-hop", CLOCK_SET, "q.ended_at", "h.requested_at")
+    followed = f"""
+WITH {record.shared}, redirects AS MATERIALIZED (
+    SELECT r.id, r.run, r.url, r.retry_after, r.monotonic, {ENDED_AT} AS ended_at,
+        coalesce(nullif(r.source, ''), r.url) AS source
+    FROM requests r WHERE {IS_REDIRECT}
+), hops AS (
+    SELECT r.id, CASE WHEN r.source IS NULL THEN min(q.id) ELSE max(q.id) END AS redirect
+    FROM requests r JOIN terms t ON t.run = r.run JOIN redirects q ON q.run = r.run
+        AND q.url = r.redirected_from AND q.id < r.id
+        AND (r.source IS NULL OR q.source = coalesce(nullif(r.source, ''), r.url))
+    WHERE t.kind <> 'own' AND {record.is_judged} GROUP BY r.id, r.source
+)
+SELECT outcome, count(*) AS count, min(id) AS first FROM (
+    SELECT h.id, CASE WHEN {is_early(gap, own_gap, seconds, seconds)} THEN {early} ELSE '' END
+        AS outcome
+    FROM hops JOIN redirects q ON q.id = hops.redirect JOIN requests h ON h.id = hops.id
+    WHERE q.retry_after > 0.0
+) outcomes GROUP BY outcome"""
+    for outcome, count, first in record.rows(followed):
+        tally.add("5", outcome, count, first)
+
+
+def ask_visits(record: Record, tally: Tally) -> None:
+    """Look for sources that two runs visited within a day, or that were gone.
+
+    Only if the last request for a source got its document or a 304, it is not due any more, until
+    the operator resumes it. A redirect from another source is not a visit. After a 410 for its own
+    URL, a feed is gone; a source without a feed may have an llms.txt. In states of the first
+    release, it may have been resumed without a trace; its runs have no `kind`.
+    """
+    is_answered = "(r.status BETWEEN 200 AND 299 OR r.status = 304) AND r.error = ''"
+    is_gone = "r.status = 410 AND r.source = '' AND r.redirected_from IS NULL AND r.error = ''"
     before = """OVER (PARTITION BY v.source ORDER BY v.at, v.run
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""
     is_stored = f"ended_at IS NOT NULL AND finish_reason IN {_GOOD_ENDS}"
@@ -245,6 +327,7 @@ WITH {record.shared}, visits AS (
     SELECT coalesce(nullif(r.source, ''), r.url) AS source, r.run, min(r.id) AS id,
         min(r.requested_at) AS at, max(r.requested_at) AS last_at,
         max(CASE WHEN {is_answered} THEN r.requested_at END) AS answered_at,
+        max(CASE WHEN {is_gone} THEN r.requested_at END) AS gone_at,
         max(CASE WHEN r.source IS NULL THEN 1 ELSE 0 END) AS has_no_source
     FROM requests r WHERE r.purpose = 'target' AND r.requested_at <= :until
         AND (r.source IS NOT NULL OR r.redirected_from IS NULL) AND {record.is_of_bot}
@@ -254,14 +337,22 @@ WITH {record.shared}, visits AS (
         max(CASE WHEN answered_at = last_at THEN at END) {before} AS before,
         max(CASE WHEN answered_at = last_at AND command = '' AND {is_stored} THEN at END) {before}
             AS crawled,
-        max(CASE WHEN answered_at = last_at AND command <> '' THEN at END) {before} AS by_hand
+        max(CASE WHEN answered_at = last_at AND command <> '' THEN at END) {before} AS by_hand,
+        max(CASE WHEN gone_at = last_at AND command = '' AND kind IS NOT NULL AND {is_stored}
+            THEN at END) {before} AS gone,
+        (SELECT max(made_at) FROM overrides WHERE overrides.url = v.source
+            AND override IN ('resume', 'accept') AND made_at <= v.at) AS resumed
     FROM visits v LEFT JOIN terms t ON t.run = v.run
     WHERE NOT (has_no_source = 1 AND coalesce(t.scope, '') = 'any')
 )
 SELECT outcome, count(*) AS count, min(id) AS first FROM (
     SELECT id, CASE WHEN known_run IS NULL THEN '{NO_RUN}'
+        WHEN command = '' AND gone > coalesce(resumed, 0.0) AND EXISTS (
+                SELECT 1 FROM sources WHERE sources.url = v.source AND sources.kind = 'feed')
+            THEN {record.if_certain("gone-again", CLOCK_SET, "v.gone", "v.at")}
         WHEN coalesce(before, 0.0) {within_day} <= at THEN ''
         WHEN {_is_true_sql("coalesce(force, '')")} THEN '{_FORCED}'
+        WHEN resumed >= before THEN '{_RESUMED}'
         WHEN command <> '' THEN '{_BY_HAND}'
         WHEN at < crawled {within_day}
             THEN {record.if_certain("too-often", CLOCK_SET, "v.crawled", "v.at")}
@@ -355,24 +446,32 @@ _OLDER: Final = "names a redirect that may be older than the request log"
 _EXEMPT: Final = "exempt"
 _HOPS: Final = ("hop", "private hop", "older hop", "lost hop")
 _LIST_ROWS: Final = ("3", "3a", "3b", "3c")
-#: The last answer to a request for robots.txt was a failure.
-_IS_FAILURE: Final = "({0} IS NULL OR {0} = 429 OR {0} >= 500)"
 
 
-def check_robots(record: Record, tally: Tally) -> list[tuple[int, str, float]]:
-    """Check the requests by the robots.txt that they name.
+class Waits(NamedTuple):
+    """What the copies of robots.txt say about the times of requests."""
 
-    Returns the Crawl-delays: the number of the copy, the product token, and seconds.
-    """
+    #: The number of the copy, the product token, and the seconds of the longer one of Crawl-delay
+    #: and the Request-rate of all day.
+    delays: list[tuple[int, str, float]]
+    closed: list[int]  #: the requests that were sent outside of the Visit-time
+
+
+def check_robots(record: Record, tally: Tally) -> Waits:
+    """Check the requests by the robots.txt that they name; return what it says about times."""
     is_old = f"r.requested_at - r.robots_at > {DAY + MAX_LATENESS_SECONDS}"
     old = record.if_certain("old-robots", CLOCK_SET, "r.robots_at", "r.requested_at")
     # A failed fetch may end without a request, when its time is up.
-    is_unlogged = f"""f.host IS NULL AND r.robots_at >= {record.log_since}
+    is_unlogged = f"""h.host IS NULL AND r.robots_at >= {record.log_since}
         AND NOT EXISTS (SELECT 1 FROM requests t WHERE t.purpose = 'robots' AND t.host = r.host
             AND t.requested_at BETWEEN r.robots_at - {DAY} AND r.robots_at
-            AND ({_IS_FAILURE.format("t.status")} OR t.status BETWEEN 300 AND 399))"""
+            AND (t.status IS NULL OR t.status = 429 OR t.status >= 500
+                OR t.status BETWEEN 300 AND 399))"""
     counted = f"""
 WITH {record.shared}, fetches AS MATERIALIZED (
+    SELECT DISTINCT url, robots_at FROM requests
+    WHERE purpose = 'robots' AND robots_at IS NOT NULL
+), fetches_of_hosts AS MATERIALIZED (
     SELECT DISTINCT host, robots_at FROM requests
     WHERE purpose = 'robots' AND robots_at IS NOT NULL
 )
@@ -380,25 +479,37 @@ SELECT terms, robots, url, flag, count(*) AS count, min(id) AS first, min(robots
 FROM (
     SELECT t.terms, r.robots, r.url, r.id, r.robots_at,
         CASE WHEN r.robots_at IS NULL THEN 'no-robots'
+            WHEN {LACKS_COPY} THEN '{UNNAMED_COPY}'
             WHEN {is_old} THEN {old}
+            WHEN f.url IS NULL AND h.host IS NOT NULL THEN 'robots-elsewhere'
             WHEN {is_unlogged} THEN '{NO_FETCH}'
-            WHEN {_IS_FAILURE.format("r.robots_status")} THEN 'failure' ELSE '' END AS flag
+            WHEN {IS_ROBOTS_FAILURE} THEN 'failure' ELSE '' END AS flag
     FROM requests r LEFT JOIN terms t ON t.run = r.run
-        LEFT JOIN fetches f ON f.host = r.host AND f.robots_at = r.robots_at
+        LEFT JOIN fetches f ON f.robots_at = r.robots_at
+            AND f.url = {record.sql.origin("r.url")} || '/robots.txt'
+        LEFT JOIN fetches_of_hosts h ON h.host = r.host AND h.robots_at = r.robots_at
     WHERE r.purpose <> 'robots' AND {record.is_judged}
 ) flagged GROUP BY terms, robots, url, flag ORDER BY robots, terms"""
     delays = {}
+    with_hours = {}
     read_rules = lru_cache(maxsize=1)(partial(_read_rules, record))
-    for terms, copy, url, flag, count, first, robots_at in record.rows(counted):
+    for terms, copy, url, sql_flag, count, first, robots_at in record.rows(counted):
         run = record.runs.get(terms)
         if url == robots_url(url):
             continue  # robots.txt itself is always allowed (RFC 9309 2.2.2)
+        # SQL does not know other spellings of an origin.
+        is_elsewhere = sql_flag == "robots-elsewhere"
+        flag = "" if is_elsewhere and not _has_plain_origin(url) else sql_flag
         if run is None:
             tally.add("2", NO_RUN, count, first)
             continue
         rules = read_rules(copy, run)
-        if rules is not None and rules.crawl_delay:
-            delays[copy, run.facts.ua_token] = rules.crawl_delay
+        if rules is not None:
+            seconds = max(rules.crawl_delay or 0.0, rules.all_day_interval or 0.0)
+            delays[copy, run.facts.ua_token] = seconds
+            if rules.has_visit_time:
+                wait = min(max(run.facts.max_wait, MAX_LATENESS_SECONDS), DAY)
+                with_hours[copy, terms] = rules, wait
         if rules is None:
             tally.add("2", _judge_without_rules(run, copy, flag), count, first)
             continue
@@ -412,7 +523,44 @@ FROM (
         tally.add("2", outcome, count, first)
         if is_named:
             tally.add("2a", "", count, first)
-    return [(copy, token, seconds) for (copy, token), seconds in delays.items()]
+    return Waits(
+        [(copy, token, seconds) for (copy, token), seconds in delays.items() if seconds > 1.0],
+        _find_closed(record, with_hours),
+    )
+
+
+def _find_closed(
+    record: Record, with_hours: Mapping[tuple[int, int], tuple[Rules, float]]
+) -> list[int]:
+    """Return the requests that were sent outside of the Visit-time of their robots.txt.
+
+    ``with_hours`` has the rules, and for how many seconds a request may wait after its robots.txt
+    was looked at, for each copy and run. The operator may end a hold, also one of Visit-time.
+    """
+    if not with_hours:
+        return []
+    copies = ", ".join({str(copy) for copy, _ in with_hours})
+    sent = f"""WITH {record.shared} SELECT r.id, r.robots, t.terms, r.requested_at
+        FROM requests r JOIN terms t ON t.run = r.run
+        WHERE r.robots IN ({copies}) AND r.purpose = 'target' AND {record.is_judged}
+            AND NOT EXISTS (SELECT 1 FROM overrides WHERE overrides.host = r.host
+                AND override = 'release' AND made_at <= r.requested_at
+                AND made_at > r.requested_at - {MAX_LATENESS_SECONDS})"""
+    closed = []
+    for number, copy, terms, requested_at in record.rows(sent):
+        if (copy, terms) in with_hours:
+            rules, wait = with_hours[copy, terms]
+            opens = rules.opens(datetime.fromtimestamp(requested_at - wait, UTC))
+            if opens.timestamp() > requested_at + GAP_TOLERANCE:
+                closed.append(number)
+    return closed
+
+
+def _has_plain_origin(url: str) -> bool:
+    """Return True if the host and port of a URL are written as those of its robots.txt are."""
+    scheme, _, rest = url.partition("://")
+    authority = rest.partition("/")[0].rpartition("@")[2]
+    return robots_url(url) == f"{scheme}://{authority}/robots.txt"
 
 
 def _read_rules(record: Record, copy: int | None, run: Run) -> Rules | None:
@@ -421,7 +569,7 @@ def _read_rules(record: Record, copy: int | None, run: Run) -> Rules | None:
 
 
 def _judge_without_rules(run: Run, copy: int | None, flag: str) -> str:
-    if flag in ("no-robots", "old-robots"):
+    if flag in ("no-robots", "old-robots", "robots-elsewhere", UNNAMED_COPY):
         return flag
     if copy is not None:
         return NO_COPY

@@ -448,6 +448,8 @@ class Rules:
     comments: tuple[str, ...]
     #: By minute of the day. A file may have thousands of rates, and each request asks.
     _slowest: Callable[[int], float | None] = field(repr=False)
+    #: The seconds per document of the slowest Request-rate without a window; None if there is none.
+    all_day_interval: float | None = field(repr=False)
     _open_minutes: int = field(repr=False)  #: 0 if the readings have no minute in common
     _common: _Group = field(repr=False)  #: the records that are the same in all readings
     _own: tuple[_Group, ...] = field(repr=False)  #: the other records of each reading
@@ -487,6 +489,7 @@ class Rules:
             rule_spans = [()] * len(readings)
         common, own = _parts(texts, rule_spans, odd)
         first = readings[0]
+        rates = _parsed(parse_request_rate, "requestrate", shared, *others)
         return cls(
             group=first.user_agents[0].name if first.user_agents else None,
             crawl_delay=max(
@@ -495,9 +498,8 @@ class Rules:
             comments=_printable_comments(
                 [*shared.get("comment", ()), *others[0].get("comment", ())]
             ),
-            _slowest=lru_cache(maxsize=1)(
-                partial(slowest, _parsed(parse_request_rate, "requestrate", shared, *others))
-            ),
+            _slowest=lru_cache(maxsize=1)(partial(slowest, rates)),
+            all_day_interval=slowest([rate for rate in rates if rate.window is None], 0),
             _open_minutes=minutes,
             _common=_Group.read(common),
             _own=tuple([_Group.read(part) for part in own]),
@@ -550,6 +552,11 @@ class Rules:
         then.
         """
         return self._slowest(minute_of(at))
+
+    @property
+    def has_visit_time(self) -> bool:
+        """Whether Visit-time closes a part of the day."""
+        return self._open_minutes not in (0, ALL_DAY)
 
     def opens(self, at: datetime) -> datetime:
         """Return the first moment from the aware time `at` on that Visit-time allows.

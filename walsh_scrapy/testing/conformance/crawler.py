@@ -121,11 +121,11 @@ def _pairs(reply: Reply) -> list[tuple[str, str]]:
 
 #: The time limit of each run. All runs together take at most five minutes.
 TIMEOUT_SECONDS: Final = {
-    Run.FIRST: 165.0,
-    Run.AGAIN: 25.0,
-    Run.FORCED: 45.0,
-    Run.KILLED: 15.0,
-    Run.RESTARTED: 50.0,
+    Run.FIRST: 140.0,
+    Run.AGAIN: 20.0,
+    Run.FORCED: 30.0,
+    Run.KILLED: 30.0,
+    Run.RESTARTED: 80.0,
 }
 _POLL_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 2.0

@@ -11,6 +11,7 @@ request is treated as a request, because the host was contacted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise, zip_longest
 from math import ceil, inf, log, sqrt
@@ -24,6 +25,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     Run,
     Scenario,
     TrialLog,
+    Verdict,
     check_rule,
     everything,
     failed,
@@ -36,6 +38,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     scenario,
     second_hop,
 )
+from walsh_scrapy.testing.hit import redirect_target
 from walsh_scrapy.testing.politeness import (
     Manners,
     backed_off,
@@ -72,7 +75,7 @@ def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusio
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        contacts = evidence.contacts_here(origin)
+        contacts = _without_failed_attempts(evidence.contacts_here(origin))
         delays = dict.fromkeys(evidence.hosts, seconds)
         if fault := failed_by(spaced, contacts, crawl_delays=delays):
             return fault
@@ -84,6 +87,20 @@ def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusio
         return passed(f"at least {shortest:.3f} s between requests", contacts)
 
     return check
+
+
+def _without_failed_attempts(contacts: Sequence[Seen]) -> list[Seen]:
+    """Return the contacts without connections that failed before robots.txt could be read.
+
+    A crawler that trusts no certificate of the trial cannot know the Crawl-delay of an https host.
+    """
+    files = (contact for contact in contacts if contact.is_robots and contact.hit.status)
+    read = min((file.hit.ended for file in files), default=inf)
+    return [
+        contact
+        for contact in contacts
+        if contact.hit.method != "CONNECT" or contact.hit.started >= read
+    ]
 
 
 def _one_connection(evidence: TrialLog) -> Conclusion:
@@ -115,8 +132,8 @@ def _after_kill(evidence: TrialLog) -> Conclusion:
         return fault
     before = evidence.seen(Run.KILLED)
     after = evidence.pages(Run.RESTARTED)
-    if not evidence.pages(Run.KILLED) or not after:
-        return not_applicable("it requested no page both before and after it was killed")
+    if not any(request.is_robots for request in before) or not after:
+        return not_applicable("it read no robots.txt before it was killed, or no page afterwards")
     gap = after[0].hit.started - before[-1].hit.started
     reason = f"{gap:.3f} s after the last request before it was killed"
     return passed(reason, [before[-1], after[0]])
@@ -167,14 +184,30 @@ def _slow(
     return scenario("R4", name, requirement, _delayed(seconds), site, runs=runs, level=level)
 
 
+def _slow_in(name: str, requirement: str, **pages: Page) -> Scenario:
+    """Return the scenario of a Crawl-delay before the second request for the page `a`."""
+    text = f"User-agent: *\nCrawl-delay: {_DELAY:g}\n"
+    site = Site(f"{name}.example", text, {f"/{path}": page for path, page in pages.items()})
+    return scenario("R4", name, requirement, _delayed(_DELAY), site, paths=["/a"])
+
+
+def _delayed_if_conditional(evidence: TrialLog) -> Conclusion:
+    fields = ("If-None-Match", "If-Modified-Since")
+    conclusion = _delayed(_SHORT_DELAY)(evidence)
+    is_conditional = any(page.hit.header(name) for page in evidence.pages() for name in fields)
+    if conclusion.verdict is Verdict.PASS and not is_conditional:
+        return not_applicable("it sent no validators")
+    return conclusion
+
+
 def _slow_at_hop(kind: str) -> Scenario:
     """Return the scenario of two redirects; the target of the second one has a Crawl-delay."""
-    text = f"User-agent: *\nCrawl-delay: {_HOP_DELAY:g}\n"
+    text = f"User-agent: *\nCrawl-delay: {_DELAY:g}\n"
     origin, sites = second_hop("slow-hop", kind, text, "/slow.xml")
     return scenario(
         "R4", f"crawl-delay-hop-{kind}",
         f"The second hop of a redirect, to another {kind}, waits for the Crawl-delay there",
-        _delayed(_HOP_DELAY, origin), *sites, paths=["/1"],
+        _delayed(_DELAY, origin), *sites, paths=["/1"],
     )  # fmt: skip
 
 
@@ -183,13 +216,22 @@ _NO_SLOW_PAGES: Final = "it requested fewer than two slow pages"
 #: verdict needs.
 _MIN_REQUESTS: Final = 3
 _MIN_FIRST_REQUESTS: Final = 8
-_RESTART_DELAY: Final = 7.0
-_HOP_DELAY: Final = 3.0
+#: Longer than a restarted crawler may leave the hosts of its predecessor alone for other reasons.
+_RESTART_DELAY: Final = 60.0
+#: Longer than the queue of a crawler that requests a page of each other host in between.
+_DELAY: Final = 15.0
+#: The same in a run with few hosts.
+_SHORT_DELAY: Final = 5.0
 _TWO: Final = ("/a.xml", "/b.xml")
 _THREE: Final = (*_TWO, "/c.xml")
 _QUICK: Final = _feeds("quick.example", (*_THREE, "/d.xml"))
 _SLOW: Final = _feeds("slow.example", _TWO, delay=1.5)
 _HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new.xml": feed()})
+_SLOW_PAGE: Final = Site(
+    "page-crawl-delay.example",
+    f"User-agent: *\nCrawl-delay: {_SHORT_DELAY:g}\n",
+    {"/": Reply("# A page\n", content_type="text/markdown")},
+)
 _NO_ANSWER: Final = Site(
     "no-answer.example",
     "",
@@ -200,13 +242,14 @@ _NO_ANSWER: Final = Site(
     },
 )
 RESTARTED: Final = _feeds(
-    "restarted.example", _TWO, f"User-agent: *\nCrawl-delay: {_RESTART_DELAY:g}\n"
+    "restarted.example", _TWO[:1], f"User-agent: *\nCrawl-delay: {_RESTART_DELAY:g}\n"
 )
 
 
 #: The seconds in Retry-After: more than a crawler needs for one request to each of the other hosts.
-_WAIT: Final = 8
-_HOLD: Final = 8
+_WAIT: Final = 15
+#: The same where the crawler is killed: longer than the run after that.
+_HOLD: Final = 120
 _MAX_RETRIES: Final = 9
 _HOSTS: Final = 8
 #: The minimum of hosts with repeated requests, to judge growth and jitter.
@@ -217,13 +260,18 @@ _MIN_GAPS: Final = 4
 _STANDARD_ERRORS: Final = 6.0
 #: The minimum growth from wait to wait, unless the waits have reached their maximum.
 _MIN_STEP: Final = 1.1
-#: The minimum growth over two waits or more. (A factor of 1.5 from wait to wait gives 2.25.)
-_MIN_GROWTH: Final = 1.25
+#: The minimum growth from the first wait to the longest of two or more later ones. Constant waits
+#: with jitter of up to a half grow by 1.1 on average; a factor of 1.5 from wait to wait gives 2.25.
+_MIN_GROWTH: Final = 1.35
 #: Seconds: the minimum difference that a server can see.
 _MIN_DIFFERENCE: Final = 0.05
 #: Seconds: the minimum wait, as a server sees it.
 _MIN_WAIT: Final = 1.0 + _MIN_DIFFERENCE
-#: Seconds by which each host of `always-503` answers later than the one before it.
+#: Seconds until the first answer of a host of `always-503`. So a serial crawler begins its waits
+#: one after the other, and few retries stand in a queue behind another one.
+_FIRST_ANSWER_SECONDS: Final = 0.2
+#: Seconds by which each of these hosts answers later than the one before it, for a crawler that
+#: requests all of them at once.
 _STEP_SECONDS: Final = 0.02
 #: Seconds: the minimum silence that shows that a crawler is waiting.
 _MIN_SILENCE: Final = 0.01
@@ -314,22 +362,25 @@ def _after_silence(evidence: TrialLog) -> frozenset[Seen]:
 
 
 def _shrinks(gaps: Sequence[Sequence[float]], waits: Sequence[Sequence[float | None]]) -> bool:
-    """Return True if the waits certainly do not grow from the first to the last one.
+    """Return True if the waits certainly do not grow after the first one.
 
-    The last gap may include time in a queue: it is at least as long as the wait.
+    The longest later gap may include time in a queue: it is at least as long as the wait. It may be
+    any of them, because waits that have reached their maximum do not grow any more.
     """
-    ends: list[tuple[int, float, float]] = []  # number of waits in between, first wait, last gap
+    ends: list[tuple[int, float, float]] = []  # number of later gaps, first wait, longest gap
     for row, host_waits in zip(gaps, waits, strict=True):
-        first = next((n for n, wait in enumerate(host_waits[:-1]) if wait is not None), None)
-        if first is not None:
-            ends.append((len(row) - 1 - first, row[first], row[-1]))
-        elif len(row) > 1:
-            ends.append((0, _MIN_WAIT, row[-1]))  # no wait is shorter
-    if len(ends) >= _MIN_HOSTS and all(last <= first for _, first, last in ends):
+        if len(row) < 2:
+            continue
+        first = host_waits[0]
+        if first is None:
+            ends.append((0, _MIN_WAIT, max(row[1:])))  # no wait is shorter
+        else:
+            ends.append((len(row) - 1, first, max(row[1:])))
+    if len(ends) >= _MIN_HOSTS and all(longest <= first for _, first, longest in ends):
         return True
     # With jitter, two waits may be in any order; on average the third is four times the first.
     firsts = [first for number, first, _ in ends if number > 1]
-    lasts = [last for number, _, last in ends if number > 1]
+    lasts = [longest for number, _, longest in ends if number > 1]
     if len(firsts) < _MIN_HOSTS:
         return False
     # The median ignores pauses for other reasons; the mean is more certain. Both must agree.
@@ -353,6 +404,23 @@ def _is_linear(steps: Sequence[Sequence[float]]) -> bool:
 
     slows_down = is_less((1, -2, 1, 0)) and is_less((1, -1, -1, 1))
     return slows_down and is_less((0, 0, 1, -1), -log(_MIN_STEP))
+
+
+def _follows_later(evidence: TrialLog) -> Conclusion:
+    """Check that a redirect with Retry-After is not followed before that (RFC 9110 10.2.3)."""
+    requests = evidence.pages()
+    redirects = [page for page in requests if page.hit.answered("Retry-After")]
+    if not redirects:
+        return not_applicable("it never requested the page that redirects")
+    end = redirects[0].hit.ended + _WAIT
+    targets = [page for page in requests if page.hit.url == redirect_target(redirects[0].hit)]
+    if early := [page for page in targets if TRIAL.is_before(page.hit.started, end)]:
+        return failed(
+            "it followed a redirect before its Retry-After had passed", [*redirects, *early]
+        )
+    if not targets:
+        return passed("it did not follow the redirect within the run", redirects)
+    return passed("it followed the redirect after Retry-After", [*redirects, *targets])
 
 
 def _keeps_hold_over_restart(evidence: TrialLog) -> Conclusion:
@@ -425,16 +493,32 @@ def _robots_refused(status: str) -> Scenario:
     return scenario("R5", name, requirement, _keeps_hold, site)
 
 
-#: Each host answers a little more slowly than the one before it. Otherwise the retries of a crawler
-#: without jitter would all become ready at the same moment.
+_NOT_NOW: Final = Reply("Not now.\n", 503)
+#: The first answers come at different moments. Otherwise the retries of a crawler without jitter
+#: would all become ready at the same one.
 _ALWAYS: Final = [
     Site(
         f"always-503-{number}.example",
         "",
-        {"/feed.xml": Reply("Not now.\n", 503, delay=number * _STEP_SECONDS)},
+        {
+            "/feed.xml": [
+                replace(_NOT_NOW, delay=_FIRST_ANSWER_SECONDS + number * _STEP_SECONDS),
+                _NOT_NOW,
+            ]
+        },
     )
     for number in range(_HOSTS)
 ]
+_MOVED: Final = Site(
+    "redirect-retry-after.example",
+    "",
+    {
+        "/old.xml": replace(
+            redirect("/new.xml", 302), headers={"Location": "/new.xml", "Retry-After": str(_WAIT)}
+        ),
+        "/new.xml": feed(),
+    },
+)
 HELD: Final = Site("held.example", "", {"/feed.xml": [_busy(429, str(_HOLD)), feed()]})
 
 SCENARIOS: Final = (
@@ -453,21 +537,42 @@ SCENARIOS: Final = (
     _slow(
         "crawl-delay-of-group",
         "The Crawl-delay of the group that names the crawler applies, with its decimals",
-        "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 2.5\n", 2.5,
+        "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 15.5\n", 15.5,
     ),
     _slow(
         "crawl-delay-comment", "A Crawl-delay with a comment after it applies",
-        "User-agent: *\nCrawl-delay: 3 # seconds\n", 3.0,
+        f"User-agent: *\nCrawl-delay: {_DELAY:g} # seconds\n", _DELAY,
     ),
     _slow(
         "crawl-delay-case", "Crawl-delay is read in any case, with spaces around it",
-        "User-agent: *\ncRAWL-dELAY :3\n", 3.0,
+        f"User-agent: *\ncRAWL-dELAY :{_DELAY:g}\n", _DELAY,
     ),
     _slow(
         "crawl-delay-largest", "Of several Crawl-delays for the crawler the largest applies",
-        "User-agent: {token}\nCrawl-delay: 2\nCrawl-delay: 4\n\n"
+        f"User-agent: {{token}}\nCrawl-delay: 2\nCrawl-delay: {_DELAY:g}\n\n"
         "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 1\n",
-        4.0, level=Level.SHOULD,
+        _DELAY, level=Level.SHOULD,
+    ),
+    _slow_in(
+        "crawl-delay-redirect", "A redirect within an origin waits for the Crawl-delay",
+        a=redirect("/b"), b=feed(),
+    ),
+    _slow_in(
+        "crawl-delay-retry", "A retry waits for the Crawl-delay", a=[_NOT_NOW, feed()],
+    ),
+    scenario(
+        "R4", "crawl-delay-conditional", "A conditional request waits for the Crawl-delay",
+        _delayed_if_conditional,
+        Site(
+            "crawl-delay-conditional.example",
+            f"User-agent: *\nCrawl-delay: {_SHORT_DELAY:g}\n",
+            {path: feed(etag='"1"') for path in _TWO},
+        ),
+        runs=(Run.FIRST, Run.FORCED),
+    ),
+    Scenario(
+        "page-crawl-delay", "R4", "Crawl-delay passes before a page of a site without a feed",
+        _delayed(_SHORT_DELAY), (_SLOW_PAGE,), pages=(f"http://{_SLOW_PAGE.host}/",),
     ),
     _slow(
         "request-rate", "Extended standard 2.0: Request-rate 1/3 is one request in three seconds",
@@ -526,6 +631,10 @@ SCENARIOS: Final = (
     ),
     *(_robots_refused(status) for status in _REFUSALS),
     *(_once_behind_redirect(status) for status in _REFUSALS),
+    scenario(
+        "R5", "redirect-retry-after", "A redirect is followed after its Retry-After has passed",
+        _follows_later, _MOVED, paths=["/old.xml"], level=Level.SHOULD,
+    ),
     _once_at_two_origins("scheme", "https://{}"),
     _once_at_two_origins("port", "http://{}:8080"),
     scenario(

@@ -16,6 +16,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     Run,
     Scenario,
     TrialLog,
+    Verdict,
     check_rule,
     everything,
     failed,
@@ -78,21 +79,25 @@ def _case(
     denied: Sequence[str] = ("/no/feed.xml",),
     allowed: Sequence[str] = ("/feed.xml",),
     level: Level = Level.MUST,
-    **options: str,
+    *,
+    content_type: str = "text/plain",
+    end: str = "\n",
 ) -> Scenario:
     """Return the scenario of a robots.txt with this text, and of feeds at all these paths.
 
-    `options` are passed to `robots`, for example the content type.
+    `content_type` and `end` are passed to `robots`.
     """
     paths = (*allowed, *denied)
     pages = {path.partition("?")[0]: feed() for path in paths}
-    site = Site(f"{name}.example", robots(text, **options), pages)
+    site = Site(f"{name}.example", robots(text, content_type=content_type, end=end), pages)
     return scenario("R2", name, requirement, obeys(denied, allowed), site, paths=paths, level=level)
 
 
 _DENIES: Final = "User-agent: *\nDisallow: /no/\n"
 _FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
 _MAX_TRIES: Final = 10
+#: The number of redirects that a crawler should follow at least (RFC 9309 2.3.1.2).
+_REDIRECTS: Final = 5
 _DAY: Final = 86_400.0
 
 
@@ -162,6 +167,19 @@ def _files(evidence: TrialLog, *runs: Run) -> list[Seen]:
     return [request for request in evidence.seen(*runs) if request.is_robots]
 
 
+def _got_files(evidence: TrialLog) -> list[Seen]:
+    # A HEAD before a GET asks whether the file has changed, and reads nothing.
+    return [file for file in _files(evidence) if file.hit.method == "GET"]
+
+
+def _unpacked(evidence: TrialLog) -> Conclusion:
+    conclusion = obeys(["/no/feed.xml"], ["/feed.xml"])(evidence)
+    packed = [file for file in _files(evidence) if file.hit.answered("Content-Encoding")]
+    if conclusion.verdict is Verdict.PASS and not packed:
+        return not_applicable("it accepts no compressed robots.txt")
+    return conclusion
+
+
 def _by_scheme(hit: Hit) -> Reply:
     return Reply(f"User-agent: *\nDisallow: /no-{hit.scheme}/\n")
 
@@ -173,6 +191,11 @@ def _at_port(name: str, port: int) -> Site:
 
 _PORTS: Final = (_at_port("ports.example", 80), _at_port("ports.example:8080", 8080))
 _AT_80, _AT_8080 = (f"http://{site.name}" for site in _PORTS)
+_PAGES: Final = Site(
+    "denied-page.example",
+    "User-agent: *\nDisallow: /private/\n",
+    {path: Reply("# A page\n", content_type="text/markdown") for path in ("/open/", "/private/")},
+)
 _LATER: Final = Site("later.example", ["", "User-agent: *\nDisallow: /\n"], {"/feed.xml": feed()})
 _BOTH: Final = Site(
     "origins.example",
@@ -192,6 +215,15 @@ _REDIRECTED: Final = Site(
     "robots-redirected.example",
     redirect("/first-robots.txt"),
     {**_FEEDS, "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt")},
+)
+_FAR: Final = Site(
+    "robots-far.example",
+    redirect("/1"),
+    {
+        **_FEEDS,
+        **{f"/{number}": redirect(f"/{number + 1}") for number in range(1, _REDIRECTS)},
+        f"/{_REDIRECTS}": robots(_DENIES),
+    },
 )
 _KEPT_THERE: Final = Site("robots-kept-there.example", _DENIES)
 _TO_PATH: Final = Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")})
@@ -237,7 +269,7 @@ SCENARIOS: Final = (
         "R2", "robots-kept",
         "A robots.txt is requested once for all pages of its host, and kept for a day",
         check_rule(
-            robots_cached, "robots.txt was requested once", requests=_files,
+            robots_cached, "robots.txt was requested once", requests=_got_files,
             missing=_needs_robots_and_two_pages,
             fail_reason="it requested an answered robots.txt again within a day", proof=_files,
             robots_ttl=_DAY,
@@ -297,6 +329,19 @@ SCENARIOS: Final = (
         _REDIRECTED, _KEPT_THERE, paths=_FEEDS,
     ),
     scenario(
+        "R2", "robots-far", "Five redirects of robots.txt are followed",
+        obeys(["/no/feed.xml"], ["/feed.xml"]), _FAR, paths=_FEEDS, level=Level.SHOULD,
+    ),
+    scenario(
+        "R2", "robots-compressed", "A compressed robots.txt is unpacked",
+        _unpacked, Site("robots-compressed.example", robots(_DENIES, gzip=True), _FEEDS),
+    ),
+    Scenario(
+        "page-denied", "R2", "No page of a site without a feed is requested that robots.txt denies",
+        obeys(["/private/"], ["/open/"]), (_PAGES,),
+        pages=tuple(f"http://{_PAGES.host}{path}" for path in _PAGES.pages),
+    ),
+    scenario(
         "R2", "redirect-to-denied-path", "A redirect is followed only where robots.txt allows it",
         obeys(["/no/feed.xml"], ["/old.xml"]), _TO_PATH, paths=["/old.xml"],
     ),
@@ -334,6 +379,20 @@ SCENARIOS: Final = (
         "wildcard-over-segments", "`*` crosses `/`, before `$` too",
         "User-agent: *\nDisallow: /a/*/z.xml\nDisallow: /*.json$\n",
         ["/a/b/c/z.xml", "/x/y/feed.json"], ["/feed.xml", "/a/z.xml", "/x/y/feed.json?x=1"],
+    ),
+    _case(
+        "end-without-wildcard", "`$` is the end of a path without `*` too",
+        "User-agent: *\nDisallow: /only.xml$\n", ["/only.xml"], ["/only.xml?x=1"],
+    ),
+    _case(
+        "literal-query", "A rule with a query applies to URLs that begin with it",
+        "User-agent: *\nDisallow: /feed.xml?view=all\n",
+        ["/feed.xml?view=all", "/feed.xml?view=all&page=2"], ["/feed.xml?view=one"],
+    ),
+    _case(
+        "empty-line", "An empty line does not end a group",
+        "User-agent: *\n\nDisallow: /no/\n\nDisallow: /never/\n",
+        ["/no/feed.xml", "/never/feed.xml"],
     ),
     _case(
         "named-group-denies", "A group that names the crawler overrides `*`, where it denies",

@@ -73,6 +73,7 @@ class Conclusion:
     verdict: Verdict
     reason: str
     lines: tuple[str, ...] = ()
+    is_final: bool = False  #: True if a longer run could not lead to another verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +207,12 @@ def everything(evidence: TrialLog) -> Sequence[Seen]:
     return evidence.everything
 
 
-def not_applicable(reason: str) -> Conclusion:
-    """Return that the scenario does not apply to this crawler, for this reason."""
-    return Conclusion(Verdict.NOT_APPLICABLE, reason)
+def not_applicable(reason: str, *, is_final: bool = False) -> Conclusion:
+    """Return that the scenario does not apply to this crawler, for this reason.
+
+    With `is_final` that is so even if a time limit ended the run.
+    """
+    return Conclusion(Verdict.NOT_APPLICABLE, reason, is_final=is_final)
 
 
 def _lines(requests: Sequence[Seen]) -> tuple[str, ...]:
@@ -311,10 +315,13 @@ def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = N
     return Reply(body, content_type="application/rss+xml", etag=etag, last_modified=modified)
 
 
-def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> Page:
+def robots(
+    text: str, *, content_type: str = "text/plain", end: str = "\n", gzip: bool = False
+) -> Page:
     """Return a robots.txt in which `{token}` is replaced by the crawler's product token.
 
     `{closed}` is replaced by a Visit-time window that opens in two hours, each line end by `end`.
+    With `gzip` it is compressed for a crawler that accepts that.
     """
 
     def page(hit: Hit) -> Reply:
@@ -323,7 +330,7 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
         closed = f"{(hour + 2) % 24:02}00-{(hour + 3) % 24:02}00"
         body = text.replace("{token}", token).replace("{TOKEN}", token.upper())
         body = body.replace("{closed}", closed).replace("\n", end)
-        return Reply(body.encode(), content_type=content_type)
+        return Reply(body.encode(), content_type=content_type, gzip=gzip)
 
     return page
 

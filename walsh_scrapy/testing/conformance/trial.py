@@ -300,7 +300,7 @@ class _Trial:
             case Verdict.FAIL if scenario.level == "MAY":
                 reason = f"this is optional (MAY): {finding.reason}"
                 return Conclusion(Verdict.NOT_APPLICABLE, reason, finding.lines)
-            case Verdict.NOT_APPLICABLE if cut:
+            case Verdict.NOT_APPLICABLE if cut and not finding.is_final:
                 reason = (
                     f"the {cut[0].run} run was ended at its time limit of {cut[0].seconds:.0f} s; "
                     f"--patience {2 * self.patience:g} gives it twice as much time"
@@ -353,7 +353,8 @@ class _Trial:
     def _is_time_to_kill(self) -> bool:
         """Return True once the crawler has learned what it must remember after it was killed.
 
-        Each host of those scenarios has answered, long enough ago for the crawler to store it.
+        Each host of those scenarios has answered, long enough ago for the crawler to store it. The
+        Crawl-delay is known from robots.txt; a page would come after the time limit of the run.
         """
         began = self.begun[-1][1]
         done = time.monotonic() - _WRITING_SECONDS * self.patience
@@ -361,7 +362,7 @@ class _Trial:
         hits = [self.places.hit(hit) for hit in log]
         hosts = {host for scenario in self.scenarios for host in scenario.hosts}
         answered = {
-            RESTARTED.host: any(h.host == RESTARTED.host and h.path != "/robots.txt" for h in hits),
+            RESTARTED.host: any(h.host == RESTARTED.host and h.path == "/robots.txt" for h in hits),
             HELD.host: any(h.host == HELD.host and h.status in BUSY for h in hits),
         }
         return all(answered[host] for host in hosts & answered.keys())
