@@ -263,7 +263,7 @@ def test_who_crawls_and_whom_to_ask_is_told():
 
 def test_the_rows_of_readme_are_those_of_the_scorecard():
     def cells(text):
-        rows = re.findall(r"^\| (.+?) ((?:\| (?:\d+ of \d+|-) )+)\|$", text, re.MULTILINE)
+        rows = re.findall(r"^\| (.+?) ((?:\| (?:\d+/\d+|-) )+)\|$", text, re.MULTILINE)
         return {name: row.strip("| ").split(" | ") for name, row in rows}
 
     shown, measured = cells(README.read_text("utf-8")), cells(page_of("conformance.md"))
