@@ -75,7 +75,7 @@ _SHARED_HEADING: Final = "Options of several commands"
 
 
 def _describe_command(name: str) -> str:
-    """Return the help of a command: its description, arguments and examples."""
+    """Return the help of a command: its description, its arguments and its first example."""
     if name == _SHARED_HEADING:
         return _describe_shared_options()
     text, _, rest = COMMANDS[name].help_text.partition("\n\nexamples:\n")
@@ -88,7 +88,8 @@ def _describe_command(name: str) -> str:
         lines.append(f"- {', '.join(shared)}")
     if lines:
         parts.append("\n".join(lines))
-    parts.append(f"```sh\n{textwrap.dedent(examples).strip()}\n```")
+    first = textwrap.dedent(examples).strip().partition("\n")[0]
+    parts.append(f"```sh\n{first}\n```")
     return "\n\n".join(parts)
 
 

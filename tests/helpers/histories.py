@@ -167,7 +167,6 @@ HISTORIES = [
          [post("Look", "http://other.example/a", "t3_2", at(3)),
           post("Look", "http://other.example/a", "t3_1", at(1))]],
         ["Look", "Look"],
-        is_limit=True,
     ),
     History(
         "YouTube",
@@ -208,7 +207,6 @@ HISTORIES = [
         "each is new at each visit: nothing confirms the ids",
         [[post("-", f"{HOST}/a?t=1", "1")], [post("-", f"{HOST}/a?t=2", "1")]],
         ["-", "-"],
-        is_limit=True,
     ),
     History(
         "any source",
@@ -489,7 +487,6 @@ HISTORIES = [
         [[post("a", f"{HOST}/a", "1", at(1))], [post("A", f"{HOST}/a", "2", at(2))]],
         ["a", "A"],
         ("http://one.example/feed", "http://two.example/feed"),
-        is_limit=True,
     ),
     History(
         "aggregator",
@@ -498,6 +495,5 @@ HISTORIES = [
         [own("a"), own("a"), own("a"), own("a")],
         ["a", "a", "", ""],
         ("http://one.example/feed", FEED, "http://one.example/feed", FEED),
-        is_limit=True,
     ),
 ]  # fmt: skip
