@@ -295,12 +295,8 @@ def _describe_components() -> str:
         "}",
         "```",
     )
-    removed = [f"`{path}`" for paths in addon.SWITCHED_OFF.values() for path in paths]
     handler = addon.HANDLERS[Kind.DECLARED]
-    text = (
-        f"A declared crawl has `{handler}` for both, and no handler for any other scheme. It is "
-        f"also without {', '.join(removed)}, which its settings switch off."
-    )
+    text = f"A declared crawl has `{handler}` for both, and no handler for any other scheme."
     return "\n".join(parts) + f"\n\n{_fill(text)}"
 
 

@@ -224,7 +224,7 @@ def test_queries_run_as_they_are_written(url, filled):
     """A reader pastes them. None is rewritten here."""
     dialect = url.partition(":")[0].partition("+")[0]
     of_dialect = [text for label, text in QUERIES if label in ("both", NAMES[dialect])]
-    assert len(of_dialect) >= 6
+    assert len(of_dialect) >= 5
     for text in of_dialect:
         for query in text.split(";\n"):
             if not query.strip():
