@@ -3,7 +3,7 @@
 A generated part stands below a heading, between the lines ``<!--generated-->`` and ``<!--end-->``.
 The heading names a command, a setting or a view, or what the add-on changes. The text comes from
 the help of the command, from the ``#:`` comment of the setting, from the docstring of the view, or
-from the tables of the add-on. The histories are those that a test plays.
+from the tables of the add-on. The histories are of those that a test plays.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ _SHARED_HEADING: Final = "Options of several commands"
 
 
 def _describe_command(name: str) -> str:
-    """Return the help of a command: its description, arguments, examples and exit status 1."""
+    """Return the help of a command: its description, its arguments and its first example."""
     if name == _SHARED_HEADING:
         return _describe_shared_options()
     text, _, rest = COMMANDS[name].help_text.partition("\n\nexamples:\n")
-    examples, _, statuses = rest.partition("\n\nexit status:\n")
+    examples = rest.partition("\n\nexit status:\n")[0]
     parts = [_as_markdown(paragraph) for paragraph in text.split("\n\n")]
     actions = [action for action in _actions_of(name) if action.dest not in _OF_EVERY_COMMAND]
     lines = [_describe_argument(action) for action in actions if action.dest not in _SHARED]
@@ -88,9 +88,8 @@ def _describe_command(name: str) -> str:
         lines.append(f"- {', '.join(shared)}")
     if lines:
         parts.append("\n".join(lines))
-    parts.append(f"```sh\n{textwrap.dedent(examples).strip()}\n```")
-    if failure := re.search(r"^ +1  (.+(?:\n {5,}.+)*)", statuses, re.MULTILINE):
-        parts.append(_fill(f"Exit status 1: {failure[1]}."))
+    first = textwrap.dedent(examples).strip().partition("\n")[0]
+    parts.append(f"```sh\n{first}\n```")
     return "\n\n".join(parts)
 
 
@@ -184,19 +183,15 @@ def _value(value: object) -> str:
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
 
 
-# Views and tables
+# Views
 
-_TABLES: Final = "Tables"
 _COLUMN_LINE: Final = re.compile(
     r"^([a-z_0-9]+(?:, [a-z_0-9]+)*): ((?:.+\n?)(?:^ +.+\n?)*)", re.MULTILINE
 )
 
 
 def _describe_view(name: str) -> str:
-    """Return the description of a view and a list of its columns, or a list of all tables."""
-    if name == _TABLES:
-        comments = _comments(tables)
-        return "\n".join(_item([name], comments[name]) for name in tables.metadata.tables)
+    """Return the description of a view and a list of its columns."""
     *paragraphs, lines = inspect.cleandoc(VIEWS[name].__doc__ or "").split("\n\n")
     meanings: dict[str, str] = {}
     for names, meaning in _COLUMN_LINE.findall(lines):
@@ -231,7 +226,6 @@ def _columns_of_views() -> dict[str, tuple[str, ...]]:
 
 _FORCED: Final = "Forced settings"
 _COMPONENTS: Final = "Components"
-_REASONS_OF_DELAYS: Final = "this add-on keeps the delays"
 _ONLY_DECLARED: Final = "  # declared crawls only"
 
 
@@ -242,28 +236,24 @@ def _describe_addon(name: str) -> str:
 
 def _describe_forced_settings() -> str:
     own, declared = _forced_of(Kind.OWN), _forced_of(Kind.DECLARED)
-    lines = ["| setting | own crawl | declared crawl | because |", "|---|---|---|---|"]
-    for name, (value, reason) in (own | declared).items():
-        cells = (f"`{name}`", own[name][0] if name in own else "yours", value, reason)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines = []
+    for name, value in own.items():
+        other = "" if declared[name] == value else f"; in a declared crawl {declared[name]}"
+        lines.append(f"- `{name}`: {value}{other}")
+    also = [f"- `{name}`: {value}" for name, value in declared.items() if name not in own]
+    return "\n".join(["In every crawl:", "", *lines, "", "In a declared crawl also:", "", *also])
 
 
-def _forced_of(kind: Kind) -> dict[str, tuple[str, str]]:
-    """Return the value of each setting that a kind of crawl forces, in words, and its reason."""
-    ceilings = {
-        name: (f"at most `{maximum}`", "a lower value stays")
-        for name, maximum in addon.CEILINGS[kind].items()
-    }
+def _forced_of(kind: Kind) -> dict[str, str]:
+    """Return the value of each setting that a kind of crawl forces, in words."""
+    ceilings = {name: f"at most `{maximum}`" for name, maximum in addon.CEILINGS[kind].items()}
     values = addon.MUSTS | (addon.DECLARED_MUSTS | addon.SERIAL if kind is Kind.DECLARED else {})
-    delays = {name: (_value(value), _REASONS_OF_DELAYS) for name, value in addon.DELAYS.items()}
-    not_cached = ("with 429 and 503", "a copy says nothing about now")
     return {
-        "USER_AGENT": ("the name of your bot", "the only one that is sent"),
-        **{name: (_value(value), reason) for name, (value, reason) in values.items()},
-        **delays,
-        "RETRY_HTTP_CODES": ("without 429 and 503", "this add-on retries these"),
-        "HTTPCACHE_IGNORE_HTTP_CODES": not_cached,
+        "USER_AGENT": "the name of your bot",
+        **{name: _value(value) for name, (value, _) in values.items()},
+        **{name: _value(value) for name, value in addon.DELAYS.items()},
+        "RETRY_HTTP_CODES": "without 429 and 503",
+        "HTTPCACHE_IGNORE_HTTP_CODES": "with 429 and 503",
         **ceilings,
     }
 
@@ -305,12 +295,8 @@ def _describe_components() -> str:
         "}",
         "```",
     )
-    removed = [f"`{path}`" for paths in addon.SWITCHED_OFF.values() for path in paths]
     handler = addon.HANDLERS[Kind.DECLARED]
-    text = (
-        f"A declared crawl has `{handler}` for both, and no handler for any other scheme. It is "
-        f"also without {', '.join(removed)}, which its settings switch off."
-    )
+    text = f"A declared crawl has `{handler}` for both, and no handler for any other scheme."
     return "\n".join(parts) + f"\n\n{_fill(text)}"
 
 
@@ -358,24 +344,25 @@ def _fill(text: str, indent: str = "") -> str:
 
 # Identity
 
-_HISTORIES: Final = "Histories"
+_LIMITS: Final = "Where nothing tells entries apart"
 
 
-def _describe_histories(_name: str) -> str:
-    """Return the table of histories that a test plays."""
-    lines = ["| source | what it does | what happens | new at each visit |", "|---|---|---|---|"]
-    for history in HISTORIES:
-        new = ", ".join(str(len(titles.split())) for titles in history.new)
-        lines.append(f"| {history.source} | {history.does} | {history.happens} | {new} |")
+def _describe_limits(_name: str) -> str:
+    """Return the histories in which an entry is lost or reported twice; a test plays history."""
+    limits = [history for history in HISTORIES if history.is_limit]
+    lines = []
+    for history in limits:
+        happens = history.happens[0].upper() + history.happens[1:]
+        lines.append(_fill(f"- **{history.source}**: {history.does}. {happens}.", "  "))
     return "\n".join(lines)
 
 
 PAGES: Final = {
     "commands.md": Page((_SHARED_HEADING, *COMMANDS), _describe_command),
-    "identity.md": Page((_HISTORIES,), _describe_histories),
+    "identity.md": Page((_LIMITS,), _describe_limits),
     "reuse.md": Page((_FORCED, _COMPONENTS), _describe_addon),
     "settings.md": Page(_SETTINGS, _describe_setting),
-    "state.md": Page((*VIEWS, _TABLES), _describe_view),
+    "state.md": Page(VIEWS, _describe_view),
 }
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def row(name: str, card: Scorecard) -> str:
     cells = []
     for rule in RULES:
         good, bad = counts[rule][Verdict.PASS], counts[rule][Verdict.FAIL]
-        cells.append(f"{good} of {good + bad}" if good + bad else "-")
+        cells.append(f"{good}/{good + bad}" if good + bad else "-")
     return f"| {name} | {' | '.join(cells)} |"
 
 

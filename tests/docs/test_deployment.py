@@ -387,7 +387,7 @@ def test_a_crawl_that_fails_ends_the_container(container):
     assert container(scrapy="#!/bin/sh\nexit 3\n").wait(timeout=60) == 3
 
 
-# docs/owners.md: what its lines of awk and SQL show of a server's log.
+# docs/owners.md: what its lines of awk show of a server's log.
 
 AGENT = "Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"
 #: Two requests 4 s apart around midnight of a new year, and one a minute later.
@@ -400,7 +400,6 @@ SENT = [
     (64, "192.0.2.1", "/private/it's", 404, AGENT),
     (124, "192.0.2.1", "/feed.xml", 304, AGENT),
 ]
-AWK, SQL = LINES_OF_LOGS[:4], LINES_OF_LOGS[4:]
 
 
 @pytest.fixture
@@ -419,8 +418,6 @@ def shown(tmp_path):
 
     def show(*lines):
         for line in lines:
-            if line.startswith("sqlite3") and not shutil.which("sqlite3"):
-                pytest.skip("sqlite3 is not on this machine")
             called = line.replace("walsh ", f"{sys.executable} -m walsh_scrapy ")
             done = execute("sh", "-c", called, cwd=tmp_path, env=environment)
             assert (done.returncode, done.stderr) == (0, "")
@@ -430,7 +427,7 @@ def shown(tmp_path):
 
 
 def test_awk_shows_agent_gap_and_robots_txt(shown):
-    agents, gaps, robots, denied = AWK
+    agents, gaps, robots, denied = LINES_OF_LOGS
     assert shown(agents) == [["4", *AGENT.split()], ["1", "curl/8"]]
     assert shown(gaps) == [["2", "60"]]
     assert shown(robots) == [["[31/Dec/2026:23:59:58", "200"]]
@@ -441,16 +438,9 @@ def test_awk_shows_agent_gap_and_robots_txt(shown):
 def test_a_common_log_is_read_by_address(shown):
     agents, gaps, robots, _ = (
         line.replace("access.log", "common.log").replace("/Walsh-Research/", '$1 == "192.0.2.1"')
-        for line in AWK
+        for line in LINES_OF_LOGS
     )
     by_address = agents.replace("$6", "$1").replace("-F'\"'", "")
     assert shown(by_address) == [["4", "192.0.2.1"], ["1", "192.0.2.9"]]
     assert shown(gaps) == [["2", "60"]]
     assert shown(robots) == [["[31/Dec/2026:23:59:58", "200"]]
-
-
-def test_sql_shows_the_same_and_gaps_over_midnight(shown):
-    loading, agents, gaps, robots = SQL
-    assert shown(loading, agents) == [f"{AGENT}|4|1".split(), ["curl/8|1|1"]]
-    assert shown(gaps) == [["4|1"], ["60|2"]]
-    assert shown(robots) == [["[31/Dec/2026:23:59:58|200"]]

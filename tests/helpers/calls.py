@@ -17,7 +17,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.tools.call import Call
 
 #: The spider arguments of docs/settings.md.
-ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
+ARGUMENTS = set(re.findall(r"^- `(\w+)=", page_of("settings.md"), re.MULTILINE))
 
 
 def check_call(arguments):

@@ -1,8 +1,10 @@
 """The pages of the project, their blocks of code, and the command lines in them."""
 
 import re
+from pathlib import Path
 
 from tests.helpers import ROOT
+from walsh_scrapy.console.commands import COMMANDS
 
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
@@ -32,7 +34,7 @@ def blocks(page, *languages):
 
 
 def command_lines():
-    """Yield every command line of the pages, with its page.
+    """Yield every command line of the pages and the help texts, with its page.
 
     The script of the tutorial is left out, because test_tutorial.py runs it as a whole.
     """
@@ -46,6 +48,10 @@ def command_lines():
             for line in joined.splitlines():
                 if line.strip():
                     yield page.relative_to(ROOT), line.strip()
+    for name, command in COMMANDS.items():
+        examples = command.help_text.partition("\n\nexamples:\n")[2].partition("\n\n")[0]
+        for line in examples.splitlines():
+            yield Path("help", name), line.strip()
 
 
 #: The lines that restore a backup as a drill: on SQLite, and on PostgreSQL. test_commands.py runs

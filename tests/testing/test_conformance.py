@@ -245,14 +245,6 @@ def test_the_program_of_the_page_prints_requirements(page, capsys):
     ]
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_the_page_of_a_rule_names_its_scenarios(rule, pytestconfig):
-    page = pytestconfig.rootpath / "docs" / "rules" / f"{rule.lower()}.md"
-    told = page.read_text("utf-8").partition("conformance test]")[2].partition("\n\n")[0]
-    names = [scenario.name for scenario in SCENARIOS if scenario.rule == rule]
-    assert re.findall(r"`([\w-]+)`", told) == names
-
-
 @pytest.mark.crawl
 def test_the_test_of_a_project_in_the_page_fails_a_bad_crawler(page):
     block, _ = re.findall(r"```python\n(.+?)```", page, re.DOTALL)

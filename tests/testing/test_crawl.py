@@ -1,6 +1,5 @@
 """`run_crawl` runs a real Scrapy in front of the web; here that of a small project of its own."""
 
-import re
 import signal
 import sys
 import tomllib
@@ -346,28 +345,3 @@ def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
 @pytest.mark.long
 def test_a_host_without_requests_is_shown_as_such():
     assert timeline([]) == "no byte sent"
-
-
-@pytest.mark.long
-def test_the_table_of_the_page_is_that_of_the_demo(demo, pytestconfig):
-    page = (pytestconfig.rootpath / "docs" / "demo.md").read_text("utf-8")
-    shown, whole = rows_of(page), rows_of(demo.stdout)
-    assert len(shown) > 4
-    assert shown == {host: cells for host, cells in whole.items() if host in shown}
-
-
-def rows_of(text):
-    """The rows of a framed table by their first cell; pauses differ from run to run."""
-    rows, host = {}, ""
-    for line in re.findall(r"^│ (.+) │$", text, re.MULTILINE):
-        first, *cells = map(str.strip, line.split("│"))
-        host = first or host
-        rows.setdefault(host, []).append(cells)
-    joined = {
-        host: [" ".join(cell).strip() for cell in zip(*lines, strict=True)]
-        for host, lines in rows.items()
-    }
-    return {
-        host: [re.sub(r"[\d.]+ s\b", "a pause", cell) for cell in cells]
-        for host, cells in joined.items()
-    }

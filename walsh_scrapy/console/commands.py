@@ -174,8 +174,7 @@ def _sources_show(parser: argparse.ArgumentParser) -> None:
     """Show everything about a source.
 
     Shows its problem and what to do about it, when the next visit is due and why,
-    the outcome of the last visit, its validators, and why its host is waiting. The
-    word show may be left out.
+    and the outcome of the last visit. The word show may be left out.
 
     examples:
       walsh sources show https://blog.example/feed.xml --json
@@ -233,8 +232,7 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
     """Load the sources file into the state database.
 
     Every crawl does this at its start, if the file has changed. A million sources
-    take about a minute, so you may want to do it before the crawl. Warnings about
-    the file, which a crawl logs once for each change of it, are always printed.
+    take about a minute, so you may want to do it before the crawl.
 
     examples:
       walsh sources sync
@@ -310,14 +308,12 @@ def _new(parser: argparse.ArgumentParser) -> None:
     Without an option, lists the entries since the start of the last run that found
     any, by source, the newest first. With --reader, lists every entry that this
     reader has not got yet, and remembers that when all are written: if the command
-    is killed before, the next call lists them again. So a reader gets each entry
-    exactly once, or at least once after a kill, whichever crawls run beside it.
+    is killed before, the next call lists them again.
 
     examples:
       walsh new --since yesterday
       walsh new --reader mailer --json
       walsh new --after 0 --json
-      walsh new --run 1 --json
       walsh new --changed --since 7d
 
     exit status:
@@ -375,9 +371,9 @@ def _runs(parser: argparse.ArgumentParser) -> None:
 def _report(parser: argparse.ArgumentParser) -> None:
     """Write an HTML page about the last crawl.
 
-    Shows the problems and what to do about them, the hosts that are waiting, the
-    new entries, the gaps between requests, the responses by day, and the runs. The
-    page is one file without scripts, and loads nothing from the network.
+    Shows the problems, the waiting hosts, the new entries, the gaps between requests,
+    the responses by day, and the runs. The page is one file without scripts, and
+    loads nothing from the network.
 
     examples:
       walsh report -O week.html --since 7d
@@ -400,8 +396,7 @@ def _why(parser: argparse.ArgumentParser) -> None:
     allowed it. The letter also has the denied requests, your changes by hand, the
     next visits, your bot, and how to keep it out, but no other site.
     www.blog.example is another host. Without a day, it is the last one with a
-    request, at most WALSH_LOG_DAYS ago. If another bot uses the same state database,
-    each request says whose it was.
+    request, at most WALSH_LOG_DAYS ago.
 
     examples:
       walsh why blog.example
@@ -503,9 +498,9 @@ def _backup(parser: argparse.ArgumentParser) -> None:
 
     With a URL it copies all rows to another database, from SQLite to PostgreSQL or
     back, and prints the setting that names it. That database has no state yet, or
-    one without rows. It is written in one transaction, completely or not at all.
-    Give the password of PostgreSQL in PGPASSWORD or ~/.pgpass. What crawls write to
-    the old database after the copy began is not copied.
+    one without rows. It is written completely or not at all. Give the password of
+    PostgreSQL in PGPASSWORD or ~/.pgpass. What crawls write to the old database
+    after the copy began is not copied.
 
     examples:
       walsh backup -o walsh-backup.sqlite3
@@ -660,8 +655,7 @@ def _upgrade(_: argparse.ArgumentParser) -> None:
 def _keys(_: argparse.ArgumentParser) -> None:
     """Create a key for signing requests, and the key directory.
 
-    With signed requests (Web Bot Auth), a site can verify that a request comes from
-    your bot.
+    With signed requests, a site can verify that a request comes from your bot.
 
     examples:
       walsh keys new key.pem
@@ -743,8 +737,8 @@ def _lint(parser: argparse.ArgumentParser) -> None:
 def _demo(_: argparse.ArgumentParser) -> None:
     """Crawl sixteen simulated sites, and check the crawls.
 
-    Starts web servers on this machine, crawls them twice, and checks in their logs
-    whether the crawler was polite. Takes less than a minute, and needs no network.
+    Crawls web servers on this machine twice, and checks in their logs whether the
+    crawler was polite. Takes less than a minute, and needs no network.
 
     examples:
       walsh demo

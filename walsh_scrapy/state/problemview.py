@@ -157,16 +157,15 @@ def problems_view(sql: Sql) -> str:
     Sources count if a file declares them that was read in the last 30 days, and hosts if they have
     such a source, or if there is none at all.
 
-    code: `crawls` (when the last one was alive, and the median gap between them), `last_crawl` (the
-        last one that read anything or went wrong, if that went wrong), `killed` (an earlier one),
-        `blocklist` (its last refresh), `unread` (sources of a host that are due and were not read
-        for a week), `failing` (sources of the last two days), `sources` (by problem), `hold` (of a
-        host, for over a day), or `clock` (times of a table that lie in the future)
+    code: `crawls`, `last_crawl` (that went wrong), `killed` (an earlier one), `blocklist`, `unread`
+        (sources of a host that are due and were not read for a week), `failing` (sources of the
+        last two days), `sources` (by problem), `hold` (of a host, for over a day), or `clock`
+        (times of a table that lie in the future)
     subject: the run, URL, host or table; of several sources the first one
     since, until, age: when it began, when it ends, the seconds since it began
     number, total, hosts: of sources with the problem, of all that count, and of their hosts; for
-        `crawls` the median gap in seconds and the number of crawls, for `blocklist` its refresh in
-        seconds and its age in seconds at the last crawl, for a run the entries not delivered
+        `crawls` the median gap in seconds and the number of crawls, for `blocklist` its refresh and
+        its age at the last crawl in seconds, for a run the entries not delivered
     reason: the problem of the run or of the sources
     """
     now = sql.now

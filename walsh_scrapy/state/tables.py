@@ -1,7 +1,6 @@
 """The tables of the state. Times are epoch seconds, lengths seconds.
 
-`make references` copies the comment on each table to docs/state.md. A column that a view shows is
-described in the docstring of the view.
+A column that a view shows is described in the docstring of the view.
 """
 
 from __future__ import annotations

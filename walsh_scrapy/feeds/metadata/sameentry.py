@@ -1,6 +1,6 @@
 """Which entries are one (decision 19): within a document, over visits, and between sources.
 
-docs/identity.md has the rules, and a table of what happens in which history.
+docs/identity.md has the rules, and what they cannot tell apart.
 """
 
 from __future__ import annotations
