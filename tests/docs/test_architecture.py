@@ -140,7 +140,7 @@ def test_the_modules_of_a_package_are_those_that_exist(package):
 GIVEN_NAMES = {"commands/crawl.py"}
 
 
-def test_no_two_files_have_the_same_name_but_a_middleware_and_its_policy():
+def test_only_a_middleware_and_its_policy_share_a_file_name():
     named = {}
     for path in PACKAGE.rglob("*.py"):
         name = str(path.relative_to(PACKAGE))

@@ -85,7 +85,7 @@ def test_a_report_tells_what_began_and_what_ended():
     assert changed_since([worse], [same]) == []
 
 
-def test_failing_sources_are_no_second_problem_if_nothing_was_read():
+def test_failing_sources_are_no_problem_if_nothing_was_read():
     facts = [
         fact("last_crawl", subject="7", reason="nothing_read"),
         fact("failing", number=9.0, total=9, hosts=9),

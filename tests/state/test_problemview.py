@@ -91,7 +91,7 @@ def test_an_earlier_crawl_that_was_killed_is_another_fact(state, clock):
     assert facts(state, "last_crawl") == []
 
 
-def test_sources_of_other_hosts_are_counted_beyond_the_first_ones(state, clock):
+def test_sources_beyond_the_first_ones_are_counted(state, clock):
     plant(state, clock, {"files": {}})
     rows = [
         {**DEFAULTS["declared"], "url_key": number, "host": f"h{number:02}.example"}

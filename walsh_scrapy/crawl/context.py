@@ -122,7 +122,7 @@ class Context:
 
     @property
     def usual_delay(self) -> float:
-        """The delay in seconds up to which the state need not remember that of a host."""
+        """The longest delay of a host, in seconds, that the state need not remember."""
         return max(1.0, self.min_delay)
 
     @cached_property

@@ -110,7 +110,7 @@ def _quote(error: BaseException | None) -> str:
 
 
 class Denials:
-    """The denials of one crawl, by our gates and by those of the project.
+    """The denials of one crawl, by our gates and the project's own.
 
     ``write_with`` calls a function in the next transaction of a host.
     """

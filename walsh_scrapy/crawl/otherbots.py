@@ -99,8 +99,8 @@ _MAX_NOTE_BYTES: Final = 100
 def report_new_state(context: Context, folder: Path | None) -> None:
     """Log at the end of a crawl that its state is new, and note its id in a folder.
 
-    A state is new until a crawl has ended in it. If the folder, that of the sources file, has the
-    note of another state, that is worth a warning. Raises StateUnavailable and StateError.
+    A state is new until a crawl has ended in it. If the folder of the sources file has the note of
+    another state, that is worth a warning. Raises StateUnavailable and StateError.
     """
     state = context.state
     if state.database.is_in_memory:

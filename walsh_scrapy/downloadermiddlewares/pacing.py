@@ -68,7 +68,7 @@ class PacingMiddleware(Component, RequestPreparer):
         return has_visit_time(request) and not self._deferred_hosts.has(request.url)
 
     async def prepare(self, request: Request) -> None:
-        """Wait until this crawl owns the host, so that no other worker requests it meanwhile."""
+        """Wait until this crawl owns the host, so that no other worker sends requests to it."""
         await self._access.take(self._context.host(request.url), request)
 
     async def process_request(self, request: Request) -> Request | None:

@@ -4,8 +4,8 @@ All changes are made in one transaction, so a process that is killed leaves the 
 SQLite file is copied before that, to a file beside it that the operator may delete.
 
 A version that begins or takes a host reads the schema in the same statement, so a worker of an
-older schema that was frozen meanwhile sends nothing more. Workers that are alive would fail: an
-upgrade waits until they have ended.
+older schema that was frozen during the upgrade sends nothing more. Workers that are alive would
+fail: an upgrade waits until they have ended.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
 """The fixtures of the state, which the stores of the feed crawler share."""
 
-from tests.state.conftest import *  # noqa: F403 - pytest finds fixtures by their names
+from tests.helpers.statefixtures import *  # noqa: F403 - pytest finds fixtures by their names
