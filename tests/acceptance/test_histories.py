@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.acceptance import randomdays
-from tests.acceptance.cases import CASES
 from tests.acceptance.judgedays import Oracle, all_seen
 from tests.acceptance.playdays import Played, Run
 from tests.acceptance.randomdays import (
@@ -47,7 +46,6 @@ def test_none_is_impolite_on_postgresql(play, postgresql_server):
     play("--postgresql", 0, ON_POSTGRESQL)
 
 
-@pytest.mark.skipif(not CASES, reason="nothing has failed yet")
 def test_what_failed_once_does_not_fail_again(play):
     play("cases")
 

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, delete, insert, text
 from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.state import State
-from walsh_scrapy.state.gaps import gaps
+from walsh_scrapy.state.gaps import clock_steps, gaps
 from walsh_scrapy.state.sql import Sql
 from walsh_scrapy.state.tables import overrides, requests, runs
 
@@ -105,17 +105,18 @@ def own_gap_of(row, earlier):
 def clock_spans(rows):
     """Return the span of each run in which a clock was set."""
     moments, last_of_run, latest, latest_end = {}, {}, -math.inf, -math.inf
-    for row in (row for row in rows if row["duration"] is not None):
-        last = last_of_run.get(row["run"])
+    for row in rows:
+        is_open = row["duration"] is None
+        last = last_of_run.get((row["run"], is_open))
         start = ended(last) if last else row["requested_at"]
         passed = ended(row) - start
-        ticked = row["monotonic"] - last["monotonic"] if last else passed
+        ticked = row["monotonic"] - last["monotonic"] if last and not is_open else passed
         is_step = abs(passed - ticked) > TOLERANCE + abs(passed) / 1000
         if is_step or row["requested_at"] < latest - 1.0:
             span = [row["requested_at"], start, ended(row)] + [latest_end] * (latest > 0.0)
             moments.setdefault(row["run"], []).extend(span)
         latest, latest_end = max(latest, row["requested_at"]), max(latest_end, ended(row))
-        last_of_run[row["run"]] = row
+        last_of_run[row["run"], is_open] = row
     return [(min(span[0::4] + span[1::4]), max(span)) for span in moments.values()]
 
 
@@ -219,3 +220,17 @@ def test_no_gap_counts_from_before_a_clock_was_set_back(connection):
     world.write(connection)
     last = read_gaps(connection)[-1]
     assert (last["gap"], last["gap_unknown"]) == (None, "a clock was set")
+
+
+def test_a_request_that_was_cut_off_shows_that_the_clock_was_set_back(connection):
+    world = World(is_honest=True)
+    for values in (
+        ("request", "a.example", 1, 0.0, 0.5, 0.0),
+        ("set clock", -7200.0),
+        ("kill", "b.example", 2),
+        ("request", "a.example", 3, 90_000.0, 0.5, 0.0),
+    ):
+        world.play(*values)
+    world.write(connection)
+    steps = connection.execute(text(clock_steps(Sql.for_dialect(connection.dialect)))).all()
+    assert [(since - START, until - START) for since, until in steps] == [(-7198.5, 1.5)]

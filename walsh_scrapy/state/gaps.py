@@ -39,10 +39,11 @@ def clock_steps(sql: Sql) -> str:
     A row of `requests` has the time of day and the machine's monotonic clock at its end. Between
     two requests of a run both advance alike, unless a clock was set or the machine was suspended.
     A request that was written later than others, and has an earlier time, came after a clock was
-    set back. Each run has at most one span, from its first step to its last one.
+    set back, also if a kill cut it off. Each run has at most one span, from its first step to its
+    last one.
     """
     ended_at = end_of_exchange("requests")
-    by_run = "OVER (PARTITION BY run ORDER BY id)"
+    by_run = "OVER (PARTITION BY run, duration IS NULL ORDER BY id)"
     before = "OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     return f"""
 SELECT min({sql.least("requested_at", "ended_before")}) AS since,
@@ -50,10 +51,11 @@ SELECT min({sql.least("requested_at", "ended_before")}) AS since,
 FROM (
     SELECT run, requested_at, {ended_at} AS ended_at,
         coalesce(lag({ended_at}) {by_run}, requested_at) AS ended_before,
-        {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} AS step,
+        CASE WHEN duration IS NOT NULL
+            THEN {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} END AS step,
         coalesce(max(requested_at) {before}, requested_at) AS latest,
         coalesce(max({ended_at}) {before}, requested_at) AS latest_end
-    FROM requests WHERE run IS NOT NULL AND duration IS NOT NULL
+    FROM requests WHERE run IS NOT NULL
 ) stamped
 WHERE abs(step) > {GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(ended_at - ended_before)
     OR requested_at < latest - {MAX_LATE_SECONDS}
