@@ -81,8 +81,8 @@ def options_of(words: Sequence[str]) -> argparse.Namespace:
     names = [mutant.name for mutant in MUTANTS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", action="store_true", help="the figures as one object")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=int, default=cores, metavar="N", help="mutants at once")
+    jobs = 2 * (os.cpu_count() or 1)  # a test of a mutant mostly waits
+    parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help="mutants at once")
     options = parser.parse_args(words)
     if unknown := set(options.names).difference(names):
         parser.error(f"no mutant is called {', '.join(sorted(unknown))}")
