@@ -89,6 +89,12 @@ def load(file, url):
         connection.connection.cursor().execute(written)
 
 
+def older():
+    """Return the files of all states with an older schema than that of this version."""
+    this = {OLD / f"schema-{VERSION}.{name}.gz" for name in ("sql", "sqlite3")}
+    return set(OLD.glob("*.gz")) - this
+
+
 def keep(name, written):
     (OLD / f"schema-{VERSION}.{name}.gz").write_bytes(gzip.compress(written, mtime=0))
 

@@ -14,19 +14,31 @@ from walsh_scrapy.testing.simulation import FakeClock
 ON_SERVER = (pytest.mark.postgresql, pytest.mark.empty)
 
 
-@pytest.fixture(
-    params=[
+def _written(*files):
+    return [
         pytest.param(file, id=file.stem, marks=ON_SERVER if ".sql." in file.name else ())
-        for file in sorted(oldstate.OLD.glob("*.gz"))
+        for file in sorted(files)
     ]
-)
-def old(request, tmp_path):
-    """The URL of a state that an older version wrote."""
+
+
+def _load(request, tmp_path):
     url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
     if request.node.get_closest_marker("postgresql"):
         url = request.getfixturevalue("postgresql_url")
     oldstate.load(request.param, url)
     return url
+
+
+@pytest.fixture(params=_written(*oldstate.OLD.glob("*.gz")))
+def written(request, tmp_path):
+    """The URL of a state that a version wrote, of this schema or an older one."""
+    return _load(request, tmp_path)
+
+
+@pytest.fixture(params=_written(*oldstate.older()))
+def old(request, tmp_path):
+    """The URL of a state that a version with an older schema wrote."""
+    return _load(request, tmp_path)
 
 
 @pytest.fixture

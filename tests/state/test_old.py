@@ -1,4 +1,4 @@
-"""A state that an older version wrote is upgraded: commands read it, and crawls go on with it."""
+"""A state that an earlier version wrote is upgraded: commands read it, and crawls go on with it."""
 
 import json
 
@@ -18,8 +18,9 @@ from walsh_scrapy.testing.simulation import DAY
 START = 8 * DAY
 #: What is wrong if tables differ.
 DIFFERS = """
-An old state has other tables than a new one, after this version has upgraded it: state/upgrades.py
-lacks a step. If a version with this schema was released, raise VERSION in state/tables.py too.
+An earlier state has other tables than a new one, after this version has upgraded it:
+state/upgrades.py lacks a step. If a version with this schema was released, raise VERSION in
+state/tables.py too.
 """
 #: The commands that read a state: arguments, exit status, and what each says of it.
 COMMANDS = {
@@ -35,14 +36,14 @@ COMMANDS = {
 
 
 @pytest.fixture
-def new(old, tmp_path):
+def new(written, tmp_path):
     """The URL of a new state on the same database."""
-    if old.startswith("sqlite:"):
+    if written.startswith("sqlite:"):
         url = f"sqlite:///{tmp_path / 'new.sqlite3'}"
     else:
-        with create_engine(old, poolclass=NullPool).begin() as connection:
+        with create_engine(written, poolclass=NullPool).begin() as connection:
             connection.execute(text("CREATE SCHEMA new"))
-        url = f"{old}?options=-csearch_path%3Dnew"
+        url = f"{written}?options=-csearch_path%3Dnew"
     State(url).close()
     return url
 
@@ -76,29 +77,32 @@ def tables_of(url):
     return sorted(" ".join(str(statement.compile(engine)).split()) for statement in statements)
 
 
-def test_old_state_gets_the_tables_and_views_of_a_new_one(old, new):
-    columns = views_of(old)
-    State(old, upgrade=print).close()
-    assert tables_of(old) == tables_of(new), DIFFERS
-    assert columns - WITH_WORDS <= views_of(old) == views_of(new)
+def test_old_state_gets_the_tables_and_views_of_a_new_one(written, new):
+    columns = views_of(written)
+    State(written, upgrade=print).close()
+    assert tables_of(written) == tables_of(new), DIFFERS
+    assert columns - WITH_WORDS <= views_of(written) == views_of(new)
 
 
-def test_every_command_reads_it_after_its_upgrade(old, run_command, tmp_path):
-    file = write_sources(tmp_path / "sources.toml", oldstate.SOURCES)
-    settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old, "WALSH_SOURCES": file}
-    refused = run_command("status", settings=settings)
+def test_a_command_refuses_it_before_its_upgrade(old, run_command):
+    refused = run_command("status", settings={"WALSH_STATE_URL": old})
     assert (refused.returncode, "walsh_scrapy upgrade" in refused.stderr) == (3, True)
+
+
+def test_every_command_reads_it_after_its_upgrade(written, run_command, tmp_path):
+    file = write_sources(tmp_path / "sources.toml", oldstate.SOURCES)
+    settings = oldstate.SETTINGS | {"WALSH_STATE_URL": written, "WALSH_SOURCES": file}
     upgraded = run_command("upgrade", settings=settings)
-    assert (upgraded.returncode, upgraded.stdout) == (0, f"{old} has schema {VERSION}\n")
+    assert (upgraded.returncode, upgraded.stdout) == (0, f"{written} has schema {VERSION}\n")
     for name, (arguments, status, word) in COMMANDS.items():
         result = run_command(name, *arguments, settings=settings)
         assert result.returncode == status, f"{name}: {result.stdout}{result.stderr}"
         assert word in result.stdout, name
 
 
-def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_command, tmp_path):
+def test_crawls_go_on_with_it_and_its_record_holds(written, crawl_launcher, run_command, tmp_path):
     options = {"later": True, "launcher": crawl_launcher}
-    feeds, llms = oldstate.crawl(old, tmp_path / "crawl", START, **options)
+    feeds, llms = oldstate.crawl(written, tmp_path / "crawl", START, **options)
     assert [item["title"] for item in feeds.items] == ["Three"], "no entry is new twice"
     assert (llms.items, llms.stats["walsh/sources/fetched"]) == ([], 1)
     hits = {hit.url: hit for hit in feeds.log}
@@ -109,6 +113,6 @@ def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_comm
     assert hits["http://same.example/feed"].status == 304
     robots, page = (hit for hit in feeds.log if hit.host == "blog.example")
     assert page.started - robots.ended >= 60.0, "the delay that the operator set"
-    settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old}
+    settings = oldstate.SETTINGS | {"WALSH_STATE_URL": written}
     attested = run_command("attest", "--json", settings=settings).stdout.splitlines()
     assert [row["findings"] for row in map(json.loads, attested) if row["findings"]] == []

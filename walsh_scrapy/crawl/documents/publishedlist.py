@@ -24,6 +24,7 @@ from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
     HasCome,
+    MachineTrouble,
     NotDelivered,
     NotModified,
     RequestDeferred,
@@ -321,7 +322,8 @@ class PublishedList(BlocklistCache, RequestPreparer):
                 has_waited = isinstance(error, StillDue)
                 retry = OWNED_HOST_TIMEOUT_SECONDS if has_waited else None
                 self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
-                if has_waited and not self.is_adopted:
+                is_unasked = has_waited and not isinstance(error, MachineTrouble)
+                if is_unasked and not self.is_adopted:
                     self._deferral = self._access.make_deferral("there is no blocklist yet")
                 refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
                 if refused is not None and not self.is_adopted:
