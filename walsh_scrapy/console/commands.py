@@ -580,7 +580,7 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
         "--user-agent",
         "NAME",
         "with --robots, the name or the User-Agent of a bot, or * (may be repeated; default "
-        "Walsh-Research)",
+        "your project's bot, or Walsh-Research without a project)",
         action="append",
     )
     add_flag(
