@@ -18,6 +18,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 
 import walsh_scrapy
 from tests.helpers import ROOT, execute
+from tests.helpers.sites import IDENTITY
 from walsh_scrapy import policy
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.parts import Crawl
@@ -164,6 +165,16 @@ def test_a_value_of_another_kind_is_refused_in_one_line(name, value):
     assert name in message
     assert len(message.splitlines()) == 1
     assert len(message) < 600
+
+
+@pytest.mark.parametrize("own", [{}, {"WALSH_BACKOFF_MAX": 499.5}])
+def test_the_maximum_hold_is_not_below_the_first_one(own):
+    """Else each hold would be as long as the one before, also with the default maximum (R5)."""
+    base = {"WALSH_BACKOFF_BASE": 500} | IDENTITY
+    with pytest.raises(BadSetting, match=r"^WALSH_BACKOFF_MAX is (300|499\.5), .* 500 .* set "):
+        Options.from_settings(Settings(base | own))
+    longest = Options.from_settings(Settings(base | {"WALSH_BACKOFF_MAX": 500}))
+    assert longest.backoff_max == 500.0
 
 
 # The examples in the docstrings of the policy modules are right.

@@ -331,6 +331,7 @@ class Options:
 
         - a value of the wrong type or outside of its limits;
         - an unknown ``WALSH_`` name;
+        - a ``backoff_max`` below ``backoff_base``, also if it is the default;
         - an identity that names no bot, or a mixture with that of Walsh-Research;
         - a choice that is fixed under the Walsh-Research identity.
         """
@@ -346,14 +347,16 @@ class Options:
                 for name, default in WALSH_RESEARCH_DEFAULTS.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
-        high = 30.0 * DAY_SECONDS
-        number_of(settings, PREFIX + "BACKOFF_MAX", high, low=values["backoff_base"], high=high)
         values["state_url"] = values["state_url"] or _default_state_url()
         if values["signing_key"] and not values["signature_agent"]:
             raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _EXPECTED_KEY_URL)
         options = cls(**values)
         if is_walsh_research:
             _check_walsh_research(options)
+        elif options.backoff_max < options.backoff_base:
+            name, base = PREFIX + "BACKOFF_MAX", _shorten(options.backoff_base)
+            expected = f"at least {base} ({PREFIX}BACKOFF_BASE); set {name} = {base} or more"
+            raise bad_setting(name, _shorten(options.backoff_max), expected)
         return options
 
     def for_record(self) -> dict[str, Any]:
@@ -474,10 +477,13 @@ def _check_walsh_research(options: Options) -> None:
         ("BLOCKLIST_URL", options.blocklist_url, blocklist),
     ):
         if not is_allowed:
-            value = getattr(options, name.lower())
-            if isinstance(value, float) and value.is_integer():
-                value = int(value)
+            value = _shorten(getattr(options, name.lower()))
             raise bad_setting(PREFIX + name, value, f"{expected} {_HOW_TO_CHOOSE}")
+
+
+def _shorten(value: object) -> object:
+    """Return the value of a setting as people write it: 300 and not 300.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _token_in(name: str, user_agent: str) -> str:

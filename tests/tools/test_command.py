@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import ROOT, cases, execute
+from tests.helpers.sites import IDENTITY
 from walsh_scrapy import __version__, console
 from walsh_scrapy.console import build_parser, main, parse
 from walsh_scrapy.console.commands import COMMANDS, GROUPS
@@ -325,6 +326,15 @@ def test_mayfetch_for_another_bot_does_not_mention_ours(walsh, tmp_path):
     _, out, _ = walsh("mayfetch", "--robots", "other.txt", "--user-agent", "GPTBot", OPEN)
     assert "no group applies" in out
     assert "for us" not in out
+
+
+def test_mayfetch_asks_for_the_bot_that_its_help_says(on_state, tmp_path):
+    (tmp_path / "robots.txt").write_text(ROBOTS)
+    call = ("mayfetch", "--robots", str(tmp_path / "robots.txt"), OPEN)
+    answer = on_state(*call, settings=IDENTITY).stdout
+    assert answer.startswith(f"{OPEN}: allowed for Example-Bot\n")
+    (said,) = re.findall(r"default (your[^)]+)", on_state("mayfetch", "--help").stdout)
+    assert " ".join(said.split()) == "your project's bot, or Walsh-Research without a project"
 
 
 def test_lint_of_an_empty_file_is_a_note_and_no_failure(walsh, tmp_path):

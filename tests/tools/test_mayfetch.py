@@ -171,6 +171,17 @@ def test_last_copy_of_the_blocklist_is_used_as_in_a_crawl(loopback_web, ask):
     assert "last copy of the blocklist" in result.stdout
 
 
+@pytest.mark.parametrize("options", [[], ["--offline"]])
+def test_idle_host_may_be_requested_now(loopback_web, ask, tmp_path, options):
+    """However long the probe takes, which asks nothing of a host that is blocked."""
+    (tmp_path / "own.txt").write_text("optedout.example\n")
+    web = loopback_web(site("optedout.example"))
+    settings = {"WALSH_BLOCKLIST_FILE": str(tmp_path / "own.txt")}
+    answer = ask(web, *options, "http://optedout.example/feed", **settings)
+    assert answer.stdout.endswith("; next now\n")
+    assert web.log == []
+
+
 @pytest.fixture
 def library(loopback_web):
     """A web with one host, which the gates of the project are about."""

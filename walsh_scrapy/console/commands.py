@@ -121,6 +121,7 @@ def _status(parser: argparse.ArgumentParser) -> None:
         "--prometheus",
         "FILE",
         "also write metrics to FILE, whose name ends in .prom, for the node exporter of Prometheus",
+        read_metrics_file,
     )
 
 
@@ -579,7 +580,7 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
         "--user-agent",
         "NAME",
         "with --robots, the name or the User-Agent of a bot, or * (may be repeated; default "
-        "Walsh-Research)",
+        "your project's bot, or Walsh-Research without a project)",
         action="append",
     )
     add_flag(
@@ -980,6 +981,13 @@ def read_name(text: str) -> str:
         raise ValueError(
             f"{text[:80]!r} is not a name of 1 to 64 letters, digits, dots, hyphens and underscores"
         )
+    return text
+
+
+def read_metrics_file(text: str) -> str:
+    """Return the name of a file that the node exporter reads."""
+    if not text.endswith(".prom"):
+        raise ValueError(f"{text!r} does not end in .prom, so the node exporter would not read it")
     return text
 
 

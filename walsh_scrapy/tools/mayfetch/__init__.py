@@ -34,8 +34,8 @@ _COLUMNS: Final = ("bot", "verdict", "group", "line", "rule", "url")
 def run(call: Call) -> int:
     """Print the answers."""
     arguments = call.arguments
-    now = time.time()
     if arguments.robots is not None:
+        now = time.time()
         answers = _ask_file(call, now)
     elif not call.has_project:
         raise Unusable(
@@ -45,7 +45,7 @@ def run(call: Call) -> int:
     elif arguments.user_agent:
         raise WrongCall("--user-agent needs --robots FILE, because a project has only one bot")
     else:
-        answers = _ask_gates(call)
+        answers, now = _ask_gates(call)
     if arguments.json:
         print_lines(json.dumps(answer.as_dict()) for answer in answers)
     elif arguments.user_agent and len(arguments.user_agent) > 1:
@@ -67,8 +67,11 @@ def _ask_file(call: Call, now: float) -> Sequence[Answer]:
     return [draft.answer(url) for url in arguments.urls for draft in drafts]
 
 
-def _ask_gates(call: Call) -> Sequence[Answer]:
-    """Return the answers of the project; without --offline, from probes through its middlewares."""
+def _ask_gates(call: Call) -> tuple[Sequence[Answer], float]:
+    """Return the answers of the project, and the epoch second for which they hold.
+
+    Without --offline they come from probes through its middlewares, which take time.
+    """
     from contextlib import closing
 
     from walsh_scrapy.crawl.context import Context, ProjectDelays
@@ -85,7 +88,8 @@ def _ask_gates(call: Call) -> Sequence[Answer]:
         delays = ProjectDelays(call.settings, None, call.options.pace_by.unit_of)
         context = Context(call.options, state, project_delays=delays)
         explainer = Explainer(context, outcomes, offline=arguments.offline)
-        return [explainer.explain(url) for url in arguments.urls]
+        now = context.clock.now()
+        return [explainer.explain(url, now) for url in arguments.urls], now
 
 
 #: The maximum number of line numbers that are shown for a group.

@@ -127,9 +127,8 @@ class Explainer:
         self._needs_blocklist = self._blocklist_cache.is_due and offline
         self._remedy = "; without --offline it would be fetched" if offline else ""
 
-    def explain(self, url: str) -> Answer:
-        """Return whether the project may fetch a URL now."""
-        now = self._context.clock.now()
+    def explain(self, url: str, now: float) -> Answer:
+        """Return whether the project may fetch a URL at the epoch second ``now``."""
         options = self._context.options
         host = self._context.host(url)
         file = self._robots_cache.find(origin_of(url), url)
