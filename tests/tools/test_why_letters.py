@@ -320,6 +320,7 @@ class Letter:
             self.check_robots()
             self.check_overrides()
             self.check_next()
+            self.check_keep_out()
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.host}, as of {self.now}\n{self.text}") from error
 
@@ -575,6 +576,19 @@ class Letter:
             assert self.world.options.scope == "any"
         else:
             assert line.startswith(("A redirect from", "About this host: "))
+
+    def check_keep_out(self):
+        """Lines for robots.txt are proposed unless the last one that was read denies everything."""
+        file = f"http://{self.host}/robots.txt"
+        runs = [
+            exchange.run
+            for exchange in self.world.seen
+            if exchange.end and exchange.end <= self.now
+            if exchange.hit.url == file and exchange.hit.status < 400
+            if file not in self.world.runs[exchange.run - 1].sources
+        ]
+        is_shut = bool(runs) and self.world.body(runs[-1], file) == SHUT
+        assert is_shut == ("add these lines" not in self.text)
 
     def lifted(self, until):
         """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""
