@@ -457,6 +457,7 @@ def test_days_after_a_deletion_are_complete(state, log):
     log(replace(SENT, requested_at=NOON + DAY))
     text, rows = both_since(state, "2024-10-05")
     assert "We deleted" not in text
+    assert "no earlier request" not in text
     assert rows == []
 
 

@@ -365,7 +365,7 @@ class Letter:
         before = [e for e in world.seen[:number] if self.unit_of(e) == world.unit(self.host)]
         walls = [exchange.hit.wall for exchange in world.seen]
         if walls != sorted(walls):
-            assert gap == "a clock was set" or (gap == "no earlier request" and not before)
+            assert gap == "a clock was set" or (gap == "first in our log" and not before)
         else:
             self.check_gap(seen, before, gap, required)
         self.check_decision(seen, before, decision)
@@ -377,7 +377,7 @@ class Letter:
 
     def check_gap(self, seen, before, gap, required):
         if not before:
-            assert gap == "no earlier request"
+            assert gap == "first in our log"
         elif before[-1].end is None:
             assert gap.endswith("unknown")
         else:

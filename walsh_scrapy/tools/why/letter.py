@@ -147,7 +147,9 @@ def _describe_answer(row: Row) -> str:
 def _gap_cells(row: Row) -> tuple[str, str]:
     """Return the gap with its problem, or why it is unknown, and the required gap."""
     if row.get("gap") is None:
-        return row.get("gap_unknown") or "", ""
+        # The log shows no earlier request, but one may be deleted or too old to be kept.
+        reason = row.get("gap_unknown") or ""
+        return reason.replace("no earlier request", "first in our log"), ""
     gap = format_seconds(row["gap"])
     if row["problem"]:
         gap = f"{gap}, {row['problem']}"
