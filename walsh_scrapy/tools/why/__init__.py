@@ -519,7 +519,7 @@ def _say_nothing(subject: str, when: str, missing: Iterable[Row]) -> str:
     reasons = [describe_missing(row).rstrip(".") for row in missing]
     if not reasons:
         return f"no request to {subject} {when}"
-    return f"the log has no request to {subject} {when}. {'. '.join(reasons)}"
+    return f"{'. '.join(reasons)}: the log has no request to {subject} {when}"
 
 
 def is_good(status: int | None) -> bool:
