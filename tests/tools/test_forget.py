@@ -132,11 +132,20 @@ def test_a_redirect_through_a_forgotten_host_leaves_no_breach(web, forget, calle
         listed=[OTHER],
         starts=[0.0],
     )
-    assert forget(HOST)[0] == 0
+    assert forget(HOST, "--because", "mail of 3 May")[0] == 0
     with opened(url) as (_, rows):
         left = {row.url for row in rows(select(requests.c.url))}
     assert {OTHER, f"http://{HOST}/middle", "http://end.example/feed"} & left == {OTHER}
     assert called("attest", WALSH_STATE_URL=url)[0] == 0
+    with opened(url) as (state, _):
+        overrides = list(state.rows("readable_overrides", order_by="id"))
+    assert [(row["host"], row["reason"]) for row in overrides] == [
+        *((HOST, "mail of 3 May"), ("end.example", None))
+    ]
+    status, out, _ = called("why", "end.example", "--since", "2026-01-01", WALSH_STATE_URL=url)
+    assert status == 0
+    assert f"We deleted {overrides[1]['requests']} request" in out
+    assert HOST not in out
 
 
 def test_a_declared_source_is_refused_with_its_file(web, forget, url, tmp_path):

@@ -14,6 +14,7 @@ from tests.helpers.records import RECORD, commit, deny, hold, keep_robots, log_r
 from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.feeds.freshness import NEVER
 from walsh_scrapy.feeds.stores import Stores
+from walsh_scrapy.feeds.stores.forgetting import Target
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
@@ -415,6 +416,145 @@ def test_a_period_has_the_rows_of_all_its_days(url, state, log, called):
     assert [json.loads(line)["record"] for line in out.splitlines()].count("request") == 1
 
 
+def forget(state, url=""):
+    """Delete what the state has of a host or of one of its URLs, as `walsh forget` does."""
+    Stores(state).forgetting.forget(Target("a.example", "a.example", url), "mail of 3 May")
+
+
+def both_since(state, day, subject="a.example", until=None):
+    """The letter about a period, and its JSON rows about missing requests."""
+    account = read_account(state, options(), subject, Days(day, until))
+    rows = [row for row in to_records(account) if row["record"] == "missing"]
+    return "\n".join(letter(account)), rows
+
+
+@pytest.mark.parametrize("subject", ["a.example", FEED])
+@pytest.mark.parametrize("until", [None, "2024-10-04"])
+def test_deleted_requests_are_not_said_to_be_none(state, log, subject, until):
+    log(ROBOTS, SENT)
+    forget(state)
+    text, rows = both_since(state, "2024-10-04", subject, until)
+    assert "We deleted 2 requests of a.example at 2024-10-04 12:00:10" in text
+    assert "No request was sent" not in text
+    (row,) = rows
+    names = ("cause", "before", "requests")
+    assert [row[name] for name in names] == ["forgotten", "2024-10-04T12:00:10Z", 2]
+
+
+def test_a_letter_with_requests_says_that_others_were_deleted(state, log):
+    log(ROBOTS, replace(SENT, url=f"{FEED}?2"))
+    forget(state, f"{FEED}?2")
+    text, _ = both_since(state, "2024-10-01")
+    assert "robots.txt itself" in text
+    assert f"We deleted 1 request of {FEED}?2 at" in text
+
+
+def test_days_after_a_deletion_are_complete(state, log):
+    log(SENT)
+    forget(state)
+    with pytest.raises(CommandError, match=r"^no request to a\.example since 2024-10-05"):
+        both_since(state, "2024-10-05")
+    log(replace(SENT, requested_at=NOON + DAY))
+    text, rows = both_since(state, "2024-10-05")
+    assert "We deleted" not in text
+    assert "no earlier request" not in text
+    assert rows == []
+
+
+@pytest.fixture
+def pruned(state, log):
+    """A state with requests of 60, 50 and 0 days ago, of which a crawl deleted the old ones."""
+    log(*(replace(SENT, requested_at=SENT.requested_at - days * DAY) for days in (60, 50, 0)))
+    assert state.prune(NOON, options().log_seconds, lambda: True)
+    return state
+
+
+@pytest.mark.parametrize("subject", ["a.example", f"{FEED}?other"])
+def test_days_before_the_log_are_no_longer_kept(pruned, subject):
+    with pytest.raises(CommandError) as error:
+        account_of(pruned, subject, "2024-08-15")
+    assert "before 2024-09-04 are no longer kept (WALSH_LOG_DAYS = 30)" in str(error.value)
+    assert not str(error.value).startswith("no request")
+
+
+@pytest.mark.parametrize("since", [None, "2024-08-05", "2024-09-03"])
+def test_a_period_that_begins_before_the_log_says_so(pruned, since):
+    text, rows = both_since(pruned, since, until="2024-10-05")
+    assert "Requests before 2024-09-04 are no longer kept (WALSH_LOG_DAYS = 30)." in text
+    (row,) = rows
+    assert (row["before"], row["log_days"]) == ("2024-09-04T00:00:00Z", 30)
+
+
+def test_a_period_within_the_log_is_complete(pruned):
+    text, rows = both_since(pruned, "2024-09-04")
+    assert "no longer kept" not in text
+    assert rows == []
+
+
+def test_old_requests_that_are_not_deleted_yet_are_kept(state, log):
+    log(replace(SENT, requested_at=NOON - 60 * DAY), SENT)
+    text, _ = both_since(state, "2024-08-01")
+    assert "  2024-08-05 12:00:00  200" in text
+    assert "Requests before 2024-08-05 12:00:00 are no longer kept" in text
+
+
+def test_no_request_on_a_day_before_the_log_is_not_claimed(pruned):
+    deny(pruned, replace(DENIAL, denied_at=NOON - 50 * DAY))
+    assert "No request was sent" not in text_of(pruned, "a.example", "2024-08-15")
+
+
+SHUT = b"User-agent: *\nDisallow: /\n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_shut"),
+    [
+        (SHUT, True),
+        (b"User-agent: *\nDisallow: *\n", True),
+        (b"User-agent: *\nDisallow: /x\n\nUser-agent: Walsh-Research\nDisallow: /*\n", True),
+        (RULES, False),
+        (b"User-agent: *\nDisallow: /$\n", False),
+        (SHUT + b"Allow: /feed\n", False),
+        (SHUT + b"\nUser-agent: Walsh-Research\nDisallow: /x\n", False),
+        (b"User-agent: Other-Bot\nDisallow: /\n", False),
+        (b"", False),
+    ],
+)
+def test_a_site_that_denies_all_needs_no_more_lines(state, log, rules, is_shut):
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, rules))
+    log(SENT)
+    text = text_of(state)
+    assert ("add these lines to your robots.txt" in text) != is_shut
+    assert ("\n  Disallow: /\n" in text) != is_shut
+    assert "or write to" in text
+    (host,) = rows_of(state, "host")
+    assert host["robots_denies_all"] is is_shut
+
+
+@pytest.mark.parametrize(
+    "copy", [RobotsCopy(NOON, 200, RULES), RobotsCopy(NOON, 503, failing_since=NOON)]
+)
+def test_each_robots_txt_of_a_host_must_deny_all(state, log, copy):
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, SHUT))
+    keep_robots(state, "https://a.example:443", copy)
+    log(SENT)
+    assert "add these lines" in text_of(state, WALSH_ROBOTS_UNREACHABLE="disallow")
+
+
+def test_the_robots_txt_of_another_site_is_not_looked_at(state, log):
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, SHUT))
+    keep_robots(state, "http://b.example:80", RobotsCopy(NOON, 200, RULES))
+    log(SENT)
+    assert "add these lines" not in text_of(state)
+
+
+@pytest.mark.parametrize("rules", [RULES, SHUT])
+def test_a_letter_says_when_a_changed_robots_txt_counts(state, log, rules):
+    keep_robots(state, "http://a.example:80", RobotsCopy(NOON, 200, rules))
+    log(SENT)
+    assert "A changed robots.txt counts within 24 hours" in text_of(state)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -496,7 +636,7 @@ def test_json_is_one_object_a_line(url, state, log, called):
     log(ROBOTS, SENT)
     _, out, err = called("why", "a.example", "--json", WALSH_STATE_URL=url)
     rows = [json.loads(line) for line in out.splitlines()]
-    names = ["sender", "request", "denial", "request", "robots", "host"]
+    names = ["sender", "request", "denial", "request", "robots", "missing", "host"]
     assert [row["record"] for row in rows] == names
     assert rows[3].items() >= {"gap": 3.0, "required_gap": 2.0, "line": 3, "status": 200}.items()
     assert err == ""

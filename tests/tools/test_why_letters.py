@@ -320,6 +320,7 @@ class Letter:
             self.check_robots()
             self.check_overrides()
             self.check_next()
+            self.check_keep_out()
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.host}, as of {self.now}\n{self.text}") from error
 
@@ -364,7 +365,7 @@ class Letter:
         before = [e for e in world.seen[:number] if self.unit_of(e) == world.unit(self.host)]
         walls = [exchange.hit.wall for exchange in world.seen]
         if walls != sorted(walls):
-            assert gap == "a clock was set" or (gap == "no earlier request" and not before)
+            assert gap == "a clock was set" or (gap == "first in our log" and not before)
         else:
             self.check_gap(seen, before, gap, required)
         self.check_decision(seen, before, decision)
@@ -376,7 +377,7 @@ class Letter:
 
     def check_gap(self, seen, before, gap, required):
         if not before:
-            assert gap == "no earlier request"
+            assert gap == "first in our log"
         elif before[-1].end is None:
             assert gap.endswith("unknown")
         else:
@@ -575,6 +576,19 @@ class Letter:
             assert self.world.options.scope == "any"
         else:
             assert line.startswith(("A redirect from", "About this host: "))
+
+    def check_keep_out(self):
+        """Lines for robots.txt are proposed unless the last one that was read denies everything."""
+        file = f"http://{self.host}/robots.txt"
+        runs = [
+            exchange.run
+            for exchange in self.world.seen
+            if exchange.end and exchange.end <= self.now
+            if exchange.hit.url == file and exchange.hit.status < 400
+            if file not in self.world.runs[exchange.run - 1].sources
+        ]
+        is_shut = bool(runs) and self.world.body(runs[-1], file) == SHUT
+        assert is_shut == ("add these lines" not in self.text)
 
     def lifted(self, until):
         """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""

@@ -221,7 +221,7 @@ class EvidenceStore(Store):
         decides now is kept, however old. So is a copy to which an old row refers that is not
         deleted yet.
         """
-        until = (now - log_seconds) // DAY_SECONDS * DAY_SECONDS
+        until = _first_kept_day(now, log_seconds)
         times = (requests.c.requested_at, denials.c.denied_at)
         oldest = (select(func.min(at).label("at")) for at in times)
         moments = union_all(*oldest, select(literal(until))).subquery()
@@ -236,6 +236,20 @@ class EvidenceStore(Store):
             OldRows(denials, denials.c.denied_at < until, denials.c.denied_at),
             OldRows(copies, is_old & ~is_used, copies.c.last_used_at),
         )
+
+    def kept_since(self, now: float, log_seconds: float) -> float:
+        """Return the moment before which no request is kept, in epoch seconds.
+
+        Old requests that are not deleted yet are kept. ``now`` is in epoch seconds.
+        """
+        until = _first_kept_day(now, log_seconds)
+        oldest: float | None = self._database.scalar(select(func.min(requests.c.requested_at)))
+        return until if oldest is None else min(until, oldest)
+
+
+def _first_kept_day(now: float, log_seconds: float) -> float:
+    """Return the beginning of the first day whose rows are not deleted, in epoch seconds."""
+    return (now - log_seconds) // DAY_SECONDS * DAY_SECONDS
 
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:

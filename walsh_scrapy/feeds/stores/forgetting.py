@@ -7,6 +7,7 @@ the overrides stay, because the next request needs them.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -91,6 +92,7 @@ class ForgetStore(Store):
         """Delete all of a target, and record that with the reason, unless there is nothing.
 
         Requests to which its redirects led are deleted too, because they show nothing without it.
+        Each of their hosts has a record of its own, without the reason, which is about the target.
         Raises StateError for a source that is declared, or a host that a crawl uses now.
         """
 
@@ -98,12 +100,17 @@ class ForgetStore(Store):
             if connection.dialect.name == "sqlite":  # what is deleted is overwritten in the file
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
             _refuse_in_use(connection, target)
-            deleted = _delete_all(connection, target)
+            gone = _requests_of(connection, target)
+            counts = _count_by_host(connection, gone)
+            deleted = _delete_all(connection, target, gone)
             if any(deleted):
                 now = find_host(connection, target.paced).now
-                url, number = target.url or None, deleted.requests
+                url, number = target.url or None, counts.pop(target.paced, 0)
                 override = Override(now, target.paced, "forget", 0.0, reason, url, number)
                 record_override(connection, override)
+                for host, number in counts.items():
+                    override = Override(now, host, "forget", 0.0, "", None, number)
+                    record_override(connection, override)
             return deleted
 
         return self._database.write(write, str(target))
@@ -117,8 +124,7 @@ def _refuse_in_use(connection: Connection, target: Target) -> None:
             raise StateError(f"{row.url} is declared in {row.path}; remove it there first")
 
 
-def _delete_all(connection: Connection, target: Target) -> Forgotten:
-    gone = _requests_of(connection, target)
+def _delete_all(connection: Connection, target: Target, gone: Collection[int]) -> Forgotten:
     of_host = select(denials.c.id, denials.c.url).where(denials.c.host == target.paced)
     denied = [row.id for row in connection.execute(of_host) if target.has(row.url)]
     used = _robots_of(connection, _R.id, gone) | _robots_of(connection, denials.c.id, denied)
@@ -164,6 +170,14 @@ def _requests_of(connection: Connection, target: Target) -> set[int]:
         found |= more
         passed = set(more.values())
     return set(found)
+
+
+def _count_by_host(connection: Connection, ids: Collection[int]) -> Counter[str]:
+    """Return how many of the requests went to each host, or to each domain if domains are paced."""
+    counts: Counter[str] = Counter()
+    for batch in in_batches(ids):
+        counts.update(connection.scalars(select(_R.host).where(_R.id.in_(batch))))
+    return counts
 
 
 def _robots_of(connection: Connection, key: Column[int], ids: Collection[int]) -> set[int]:

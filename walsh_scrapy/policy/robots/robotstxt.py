@@ -545,6 +545,13 @@ class Rules:
                 return Verdict(allowed=False, _find_record=partial(ordered.records.find, denying))
         return allowed or Verdict(allowed=True)
 
+    @property
+    def denies_all(self) -> bool:
+        """Whether a record denies every URL but `/robots.txt`, and no record allows any."""
+        indexes = [group.index for group in (self._common, *self._own)]
+        allows_any = any(allow for index in indexes for allow in index.allows)
+        return not allows_any and any(index.denies_all for index in indexes)
+
     def interval(self, at: datetime) -> float | None:
         """Return the seconds per document of the Request-rate at the aware time `at`.
 

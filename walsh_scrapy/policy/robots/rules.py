@@ -275,6 +275,13 @@ class RuleIndex:
             allows=allows,
         )
 
+    @property
+    def denies_all(self) -> bool:
+        """Whether one Disallow record matches each path; an Allow may still allow some of them."""
+        paths = ("", "/")  # of `*` and `/`
+        ranks = [self.prefixes[path] for path in paths if path in self.prefixes]
+        return any(not self.allows[self.numbers[rank]] for rank in ranks)
+
     def deciding_rule(self, target: Target, limit: WorkLimit) -> Rule | None:
         """Return the rule that decides about a URL; None if no rule matches.
 

@@ -21,11 +21,13 @@ from walsh_scrapy.policy.advice import complete_host, complete_source
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.pacing import PaceBy
+from walsh_scrapy.policy.robots.copy import RobotsFile
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 from walsh_scrapy.policy.urls import canonical_url, host_of, robots_url
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.lists import VisitTimes, to_url
+from walsh_scrapy.tools.why.missing import describe_missing, find_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -168,12 +170,14 @@ class Account:
     others: Sequence[Row]  #: other bots that use this state and have rows in these days
     robots: Sequence[Row]  #: each robots.txt that allowed or denied one of the requests
     overrides: Sequence[Row]  #: what the operator changed, on any day
+    missing: Sequence[Row]  #: why requests of these days may be missing
     now: str
     host_row: Row  #: the row of `readable_hosts`, or empty
     visits: Sequence[Row]  #: the next visit of each source
     domain: str | None  #: the domain that shares one delay; None if each host has its own
     is_listed: bool  #: whether the blocklist has the host now
     has_list: bool  #: whether the blocklist is published on this host
+    is_shut: bool  #: whether the robots.txt of the host denies everything to the bot now
 
 
 class _Reader:
@@ -223,6 +227,18 @@ class _Reader:
         adopted = Blocklist.of_text(published.adopted) if published else Blocklist.EMPTY
         local = load_local_list(self.options.blocklist_file)
         return bool(adopted.blocks(url) or local.blocks(url))
+
+    def is_shut(self, sender: Sender, now: float) -> bool:
+        """Return whether each robots.txt of the host denies everything to the bot.
+
+        A file that is unreachable denies nothing itself. ``now`` is in epoch seconds.
+        """
+        where = "origin LIKE '%://' || :host || ':%'"
+        origins = [row["origin"] for row in self.rows("readable_robots", where, columns="origin")]
+        copies = map(self.state.robots.find, origins)
+        policy = self.options.robots_unreachable
+        files = [RobotsFile.from_copy(copy, sender.token, policy, now) for copy in copies if copy]
+        return bool(files) and all(file.rules.denies_all and not file.is_replaced for file in files)
 
     def last_day(self) -> str | None:
         """Return the last day with a request or a denial, or None; of this bot, if there is any."""
@@ -412,15 +428,23 @@ class _Reader:
         rows = self.rows("readable_overrides", "host = :paced", order_by="id")
         return [row for row in rows if row["url"] is None or host_of(row["url"]) == self.host]
 
-    def explain_absence(self, log_days: int, days: Days | None, last: str | None) -> CommandError:
+    def missing(self, days: Days, overrides: Iterable[Row], now: float) -> list[Row]:
+        """Return why requests of these days may be missing; ``now`` is in epoch seconds."""
+        kept_since = self.state.evidence.kept_since(now, self.options.log_seconds)
+        log_days = self.options.log_days
+        return find_missing(days.since, overrides, rfc3339(kept_since) or "", log_days)
+
+    def explain_absence(
+        self, days: Days | None, last: str | None, missing: Iterable[Row]
+    ) -> CommandError:
         """Return the error for a host without rows, which says what there is instead."""
         if not self.host:
             example = f"{program_name()} why blog.example"
             return CommandError(
                 f"this is not a host name or an http URL; write for example {example}"
             )
-        when = f"in the last {log_days} days" if days is None else days.words
-        nothing = f"no request to {self.host} {when}"
+        when = f"in the last {self.options.log_days} days" if days is None else days.words
+        nothing = _say_nothing(self.host, when, missing)
         if last is not None:
             return CommandError(f"{nothing}; the last request was on {last} (UTC)")
         with self.state.log() as log:
@@ -445,18 +469,21 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
     overrides = reader.overrides()
     last = reader.last_day()
     chosen = days or Days(last or now[:10], last or now[:10])
+    missing = reader.missing(chosen, overrides, moment)
+    is_deleted = any(row["cause"] == "forgotten" for row in missing)
     rows = reader.requests(chosen)
     sender = reader.sender(rows)
     is_listed = reader.is_listed(url, sender)
     has_records = last or visits or overrides or host_row.get("is_on_hold") or is_listed
-    if not rows and (days is not None or not has_records):
-        raise reader.explain_absence(options.log_days, days, last)
+    if not rows and not is_deleted and (days is not None or not has_records):
+        raise reader.explain_absence(days, last, missing)
     if only_url is not None:
         matches = [row for row in rows if canonical_url(row["url"]) == only_url]
-        if not (matches or visits):
+        if not (matches or visits or is_deleted):
+            nothing = _say_nothing(only_url, chosen.words, missing)
             raise CommandError(
-                f"no request to {only_url} {chosen.words}; `{program_name()} why {reader.host} "
-                f"{chosen.arguments}` shows all requests to the host"
+                f"{nothing}; `{program_name()} why {reader.host} {chosen.arguments}` shows all "
+                "requests to the host"
             )
         rows = [row for row in rows if row.get("purpose") == "robots" or row in matches]
     for row in rows:
@@ -476,13 +503,23 @@ def read_account(state: State, options: Options, subject: str, days: Days | None
         others=_find_other_bots(reader, rows),
         robots=list(reader.robots(rows)),
         overrides=overrides,
+        missing=missing,
         now=now,
         host_row=host_row,
         visits=visits,
         domain=reader.paced if options.pace_by is PaceBy.DOMAIN else None,
         is_listed=is_listed,
         has_list=reader.host in {host_of(list_url) for list_url in list_urls},
+        is_shut=reader.is_shut(sender, moment),
     )
+
+
+def _say_nothing(subject: str, when: str, missing: Iterable[Row]) -> str:
+    """Return the clause for no rows; never that nothing was sent, if the log may have lost it."""
+    reasons = [describe_missing(row).rstrip(".") for row in missing]
+    if not reasons:
+        return f"no request to {subject} {when}"
+    return f"{'. '.join(reasons)}: the log has no request to {subject} {when}"
 
 
 def is_good(status: int | None) -> bool:

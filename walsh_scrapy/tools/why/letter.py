@@ -10,10 +10,12 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.robots.copy import MAX_UNUSED_IN_RUN_SECONDS
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
 from walsh_scrapy.tools.why import is_good
+from walsh_scrapy.tools.why.missing import describe_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +31,8 @@ _BLOCKLIST_HOLD: Final = "a hold delays requests for our blocklist by at most a 
 _INDENT: Final = "  "
 #: The SHA-256 of an empty file, which stands for a missing robots.txt.
 _EMPTY_SHA256: Final = sha256(b"").hexdigest()
+#: The maximum lifetime of a robots.txt that makes no request wait, whatever WALSH_ROBOTS_TTL is.
+_ROBOTS_HOURS: Final = MAX_UNUSED_IN_RUN_SECONDS / 3600.0
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z")
 
 
@@ -47,15 +51,20 @@ def letter(account: Account) -> Iterator[str]:
     for line in _facts(account):
         yield for_others(line)
     yield ""
-    yield "How to keep us out: add these lines to your robots.txt"
-    yield f"{_INDENT}User-agent: {sender.token}"
-    yield f"{_INDENT}Disallow: /"
+    if account.is_shut:
+        yield "How to keep us out: our last copy of your robots.txt denies everything to us;"
+    else:
+        yield "How to keep us out: add these lines to your robots.txt"
+        yield f"{_INDENT}User-agent: {sender.token}"
+        yield f"{_INDENT}Disallow: /"
     if sender.contact:
         yield f"or write to {sender.contact}"
         if sender.blocklist:
             yield f"to have your domain put on {sender.blocklist}"
     elif sender.policy:
         yield f"or write to us as {sender.policy} describes"
+    yield f"A changed robots.txt counts within {_ROBOTS_HOURS:.0f} hours; only a request that waits"
+    yield "because of your robots.txt may use an older copy."
 
 
 def _facts(account: Account) -> Iterator[str]:
@@ -71,7 +80,9 @@ def _facts(account: Account) -> Iterator[str]:
         yield f"A gap begins at the end of the previous request to {units}. The minimum is 1 s;"
         yield "Crawl-delay, Request-rate, a slow answer, a hold or our own delay can require more."
     else:
-        yield "No request was sent."
+        yield "No request is recorded." if account.missing else "No request was sent."
+    for row in account.missing:
+        yield _format_moment(describe_missing(row))
     for row in account.requests:
         for note in _notes(row, account):
             yield f"{_INDENT}{_format_time(row, account)}  {note}"
@@ -136,7 +147,9 @@ def _describe_answer(row: Row) -> str:
 def _gap_cells(row: Row) -> tuple[str, str]:
     """Return the gap with its problem, or why it is unknown, and the required gap."""
     if row.get("gap") is None:
-        return row.get("gap_unknown") or "", ""
+        # The log shows no earlier request, but one may be deleted or too old to be kept.
+        reason = row.get("gap_unknown") or ""
+        return reason.replace("no earlier request", "first in our log"), ""
     gap = format_seconds(row["gap"])
     if row["problem"]:
         gap = f"{gap}, {row['problem']}"
@@ -300,12 +313,14 @@ def to_records(account: Account) -> Iterator[dict[str, Any]]:
     about = {"host": account.host, "url": account.url} | asdict(account.days)
     yield {"record": "sender"} | about | asdict(account.sender)
     is_listed = {"is_listed": account.is_listed, "has_blocklist": account.has_list}
+    is_shut = {"robots_denies_all": account.is_shut}
     rows = [
         *account.requests,
         *({"record": "other_bot"} | row for row in account.others),
         *({"record": "robots"} | row for row in account.robots),
         *({"record": "override"} | row for row in account.overrides),
-        {"record": "host"} | account.host_row | is_listed,
+        *({"record": "missing"} | row for row in account.missing),
+        {"record": "host"} | account.host_row | is_listed | is_shut,
         *({"record": "source"} | row for row in account.visits),
     ]
     for row in rows:
