@@ -222,7 +222,7 @@ def test_no_gap_counts_from_before_a_clock_was_set_back(connection):
     assert (last["gap"], last["gap_unknown"]) == (None, "a clock was set")
 
 
-def test_a_request_that_was_cut_off_shows_that_the_clock_was_set_back(connection):
+def test_a_request_that_was_cut_off_shows_a_clock_set_back(connection):
     world = World(is_honest=True)
     for values in (
         ("request", "a.example", 1, 0.0, 0.5, 0.0),

@@ -79,7 +79,8 @@ def tokens_of_project() -> set[str]:
     settings.set("SPIDER_LOADER_WARN_ONLY", value=True)
     spiders = get_spider_loader(settings)
     tokens: set[str] = set()
-    for spidercls in (None, *map(spiders.load, spiders.list())):
+    spider_classes = [spiders.load(name) for name in spiders.list()]
+    for spidercls in (None, *spider_classes):
         own = settings.copy()
         if spidercls is not None:
             spidercls.update_settings(own)
