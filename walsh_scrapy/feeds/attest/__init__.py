@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.feeds.attest.pacechecks import ask_pace, ask_retries
 from walsh_scrapy.feeds.attest.record import CHECKLIST, Bot, Record, Tally
 from walsh_scrapy.feeds.attest.rowchecks import (
     ask_conditional,
     ask_entries,
     ask_identity,
-    ask_pace,
-    ask_retries,
     ask_visits,
     check_lists,
     check_robots,

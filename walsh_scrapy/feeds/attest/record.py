@@ -351,3 +351,8 @@ def _read_facts(settings: str) -> RunFacts:
     return RunFacts(
         **{name: values.get(name, default) for name, default in RunFacts._field_defaults.items()}
     )
+
+
+def is_true_sql(value: str) -> str:
+    """Return the condition that a boolean in JSON is true, as SQLite or PostgreSQL writes it."""
+    return f"{value} IN ('1', 'true')"
