@@ -17,7 +17,7 @@ help:
 	@echo "make test    run all tests, with the same cases each time"
 	@echo "make quick   run the tests that compute, on SQLite alone, with few examples of each property"
 	@echo "make t M=policy/backoff   run the tests of a module, and the conformance trial in simulated time"
-	@echo "make mutants break the crawler in 89 ways, and print what finds each"
+	@echo "make mutants break the crawler in 90 ways, and print what finds each"
 	@echo "make browser look at the page of walsh report with the Chromium of this machine"
 	@echo "make check   lint, format, types, imports"
 	@echo "make docs    build the pages as a site in build/site, and look for dead links"

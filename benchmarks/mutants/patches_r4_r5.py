@@ -215,6 +215,10 @@ forgotten = hosts.update().values(hold_until=0.0)
         Patch(_JOB, "Job._restore", "wait = redirects.not_before - self._clock.now()",
               "wait = redirects.not_before - self._clock.monotonic()"),
     ), ("tests/test_job.py::test_the_wait_of_a_redirect_outlives_a_reboot",)),
+    Mutant("wait-of-redirects", "R5", "ignores the Retry-After of redirects", (
+        Patch(_EXCHANGES, "Exchanges.end",
+              "if is_redirect(exchange.status) and exchange.retry_after:", "if False:"),
+    )),
     Mutant("wait-after-308", "R5", "follows a 307 or 308 with Retry-After at once", (
         Patch(_EXCHANGES, "Exchanges.end",
               "if is_redirect(exchange.status) and exchange.retry_after:",
