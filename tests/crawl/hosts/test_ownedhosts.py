@@ -152,6 +152,15 @@ def test_a_crawl_delay_is_written_before_the_next_transaction(worker):
     assert len(copies) == 1
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_another_host_answered_is_written_at_once(worker, at_once):
+    """A robots.txt that redirects: a kill before the next request must not lose the answer."""
+    ours, written = worker(), []
+    assert ours.take(HOST, ours) == "ready"
+    ours.write_with(HOST, written.append, at_once=at_once)
+    assert len(written) == at_once
+
+
 def test_server_errors_double_the_delay_that_a_project_chose(worker):
     ours = worker({"DOWNLOAD_DELAY": 20})
     request_once(ours, status=500)

@@ -471,8 +471,8 @@ class Robots(RobotsCache, RequestPreparer):
         """Obey a copy from now on, and its Crawl-delay unless ``has_delay`` is False.
 
         The copy is written with the next transaction of its own host, so that the requests and
-        denials that it decides can name it. ``requested`` is the host that answered; it has the
-        Crawl-delay too.
+        denials that it decides can name it; at once if another host answered, whose transactions
+        come sooner. ``requested`` is the host that answered; it has the Crawl-delay too.
         """
         host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
@@ -481,7 +481,7 @@ class Robots(RobotsCache, RequestPreparer):
         write = self._copy_writer(origin, copy, host)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
             self._context.state.write(write)
-        self._hosts.write_with(host, write)
+        self._hosts.write_with(host, write, at_once=requested != host)
         if has_delay and delay > 0.0:
             self._hosts.lengthen_delay(requested, delay)
         delay = max(delay, self._hosts.delay(host))

@@ -517,13 +517,20 @@ class Hosts:
             owned.pending.append(lengthen)
             self._write_pending(host)
 
-    def write_with(self, host: str, write: Callable[[Connection], object]) -> None:
-        """Call ``write`` in the next transaction of a host, or now if the host is not owned."""
+    def write_with(
+        self, host: str, write: Callable[[Connection], object], *, at_once: bool = False
+    ) -> None:
+        """Call ``write`` in the next transaction of a host.
+
+        That is a transaction of its own if it is to be ``at_once``, or if the host is not owned.
+        """
         owned = self._owned.get(host)
         if owned is None:
             self._state.write(write)
-        else:
-            owned.pending.append(write)
+            return
+        owned.pending.append(write)
+        if at_once:
+            self._write_pending(host)
 
     # ---- transactions ----
 
