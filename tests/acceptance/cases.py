@@ -57,4 +57,128 @@ CASES: Final[dict[str, Days]] = {
             Crawl(at=25500.0, sources=("http://a.example/feed",), ahead=-18000.0, force=True),
         ),
     ),
+    "the Crawl-delay of a redirected robots.txt, lost by a kill": Days(
+        hosts=(
+            Host(
+                name="a.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=302, to="http://sub.b.example/rules.txt")),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (Phase(since=0.0, page=Answer(has_etag=True)),),
+                    ),
+                    (
+                        "/more",
+                        (Phase(since=0.0, page=Answer()),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots()),),
+                    ),
+                ),
+            ),
+            Host(
+                name="b.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=403)),
+                    Phase(
+                        since=7199.0, page=Robots(disallow=("/",), crawl_delay=40, has_etag=True)
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(status=307, to="http://b.example/more")),
+                            Phase(since=7230.0, page=Answer(status=403, retry_after=30)),
+                            Phase(since=81728.0, page=Answer(has_etag=True)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/more",), is_named=True)),),
+                    ),
+                ),
+            ),
+            Host(
+                name="sub.b.example",
+                robots=(Phase(since=0.0, page=Robots(rate=7, has_etag=True)),),
+                pages=(
+                    (
+                        "/feed",
+                        (Phase(since=0.0, page=Answer(status=403)),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/more",), crawl_delay=5)),),
+                    ),
+                ),
+            ),
+            Host(
+                name="c.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=302, to="http://a.example/rules.txt")),
+                    Phase(since=79208.0, page=Robots(crawl_delay=2, has_etag=True)),
+                    Phase(
+                        since=81723.0,
+                        page=Robots(disallow=("/private/",), crawl_delay=1000, has_etag=True),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(
+                                since=0.0, page=Answer(status=429, retry_after=1200, as_date=True)
+                            ),
+                            Phase(since=79199.0, page=Answer(delay=500.0)),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(since=0.0, page=Answer()),
+                            Phase(since=79199.0, page=Answer()),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/private/",), is_named=True)),),
+                    ),
+                ),
+            ),
+        ),
+        blocklist=(
+            Phase(since=0.0, page=OptOuts()),
+            Phase(since=82019.0, page=Answer(status=404)),
+        ),
+        steps=(
+            Crawl(
+                at=0.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://sub.b.example/feed",
+                    "http://c.example/feed",
+                    "http://c.example/more",
+                ),
+                workers=(Worker(kill=Kill(request=8, is_answered=False, turns=0, seconds=0.05)),),
+            ),
+            Crawl(
+                at=7200.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://sub.b.example/feed",
+                    "http://c.example/feed",
+                    "http://c.example/more",
+                ),
+                force=True,
+            ),
+        ),
+    ),
 }
