@@ -241,7 +241,9 @@ class Oracle:
             )
             log.row = log.row + 1 if is_row else 1
             log.refusal = seen
-        if is_refused and not asked:
+        # By a clock that is behind, a date that has just passed is still to come: it is a wait.
+        is_date_ahead = seen.run.crawl.ahead < 0.0 and hit.answered("Retry-After") is not None
+        if is_refused and not asked and not is_date_ahead:
             first, longest = BACKOFF
             until = hit.ended + min(first * 2.0 ** (log.row - 1), longest)
         if until > hit.ended:

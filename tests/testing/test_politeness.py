@@ -150,6 +150,8 @@ class TestR2Robots:
         hits = [hit("a.example", ROBOTS, at, status=302, Location=hop.url) for at in (0, 10)]
         assert rules([hits[0], hop, hits[1]], robots_ttl=86_400) == broken
         assert rules(hits, robots_ttl=86_400) == []
+        later = hit("b.example", "/rules", 12, status=status)
+        assert rules([*hits, later], robots_ttl=86_400) == [], "the first one was cut off by a kill"
 
     def test_denied_urls(self):
         denied = ["http://a.example/private/", "http://b.example/"]

@@ -238,15 +238,21 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: a robots.txt that was answered, even with a 404, is not requested again too soon.
 
-    A redirect is an answer if its target answered.
+    A redirect is an answer if its target answered before the same robots.txt was requested again.
     """
-    answered: dict[str, bool] = {}  # by URL, of the request that comes next
+    never = len(log)
+    # By URL: the place of the request that comes next, and whether that was answered.
+    following: dict[str, tuple[int, bool]] = {}
     good: set[Hit] = set()
-    for hit in reversed(log):
+    for place, hit in reversed([*enumerate(log)]):
         target = redirect_target(hit)
         is_answer = 200 <= hit.status < 500 and hit.status != 429
-        answered[hit.url] = is_answer if target is None else answered.get(target, False)
-        if answered[hit.url]:
+        if target is not None:
+            followed, is_answer = following.get(target, (never, False))
+            again, _ = following.get(hit.url, (never, False))
+            is_answer = is_answer and followed < again
+        following[hit.url] = place, is_answer
+        if is_answer:
             good.add(hit)
 
     def is_good(hit: Hit) -> bool:
