@@ -6,6 +6,7 @@
 from typing import Final
 
 from tests.acceptance.randomdays import (
+    Act,
     Answer,
     Crawl,
     Days,
@@ -177,6 +178,217 @@ CASES: Final[dict[str, Days]] = {
                     "http://c.example/feed",
                     "http://c.example/more",
                 ),
+                force=True,
+            ),
+        ),
+    ),
+    "a page that goes first by an old copy, after the long delay of the file before": Days(
+        hosts=(
+            Host(
+                name="a.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=302, to="http://b.example/rules.txt")),
+                    Phase(
+                        since=178950.0,
+                        page=Robots(
+                            disallow=("/",),
+                            opens=(
+                                8,
+                                9,
+                            ),
+                            is_named=True,
+                            has_etag=True,
+                        ),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(status=410)),
+                            Phase(since=3.0, page=Answer()),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Robots(disallow=("/private/",), rate=7, is_named=True),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            Host(
+                name="b.example",
+                robots=(
+                    Phase(since=0.0, page=Robots(disallow=("/more",), crawl_delay=1000)),
+                    Phase(since=176399.0, page=Answer(status=404)),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(status=503, retry_after=1)),
+                            Phase(since=178928.0, page=Answer(has_etag=True)),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (Phase(since=0.0, page=Answer()),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Robots(disallow=("/private/",), crawl_delay=2, is_named=True),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            Host(
+                name="sub.b.example",
+                robots=(
+                    Phase(
+                        since=0.0,
+                        page=Robots(
+                            rate=7,
+                            opens=(
+                                0,
+                                12,
+                            ),
+                        ),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(has_etag=True)),
+                            Phase(since=176399.0, page=Answer()),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(
+                                since=0.0, page=Answer(status=301, to="http://sub.b.example/feed")
+                            ),
+                            Phase(
+                                since=30.0,
+                                page=Answer(
+                                    status=302, retry_after=20, to="http://sub.b.example/feed"
+                                ),
+                            ),
+                        ),
+                    ),
+                    (
+                        "/private/feed",
+                        (Phase(since=0.0, page=Answer(status=503)),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/private/",), crawl_delay=1000)),),
+                    ),
+                ),
+            ),
+            Host(
+                name="c.example",
+                robots=(
+                    Phase(since=0.0, page=Robots(disallow=("/more",))),
+                    Phase(
+                        since=178919.0,
+                        page=Robots(
+                            disallow=("/private/",),
+                            opens=(
+                                6,
+                                20,
+                            ),
+                            is_named=True,
+                            has_etag=True,
+                        ),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(status=503, retry_after=1)),
+                            Phase(since=3.0, page=Answer()),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(since=0.0, page=Answer(status=410)),
+                            Phase(since=355323.0, page=Answer(has_etag=True)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/more",))),),
+                    ),
+                ),
+            ),
+        ),
+        blocklist=(
+            Phase(since=0.0, page=Answer(fault="CLOSE")),
+            Phase(since=176399.0, page=OptOuts()),
+            Phase(since=178950.0, page=OptOuts()),
+        ),
+        steps=(
+            Crawl(
+                at=0.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                    "http://c.example/more",
+                ),
+            ),
+            Act(at=176398.0, what="delay", subject="b.example"),
+            Crawl(
+                at=176400.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                ),
+            ),
+            Crawl(
+                at=178920.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                ),
+                ahead=18000.0,
+            ),
+            Act(at=355318.0, what="delay", subject="c.example", seconds=50.0, ahead=18000.0),
+            Crawl(
+                at=355320.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                ),
+                workers=(Worker(kill=Kill(request=9, is_answered=True, turns=1, seconds=0.0)),),
+                ahead=18000.0,
                 force=True,
             ),
         ),

@@ -292,7 +292,8 @@ class Oracle:
             self.accuse("R2", seen, "came before any request for its robots.txt")
             return
         age = hit.started - copy.tried_at - _backward(copy.tried_by, seen.run)
-        waits = copy.rules is not None and (copy.rules.delay or copy.rules.opens)
+        # The delay of the file before is remembered for a while, and a page waits for it too.
+        waits = any(rules.delay or rules.opens for rules in (copy.rules, copy.before) if rules)
         if age > DAY + LATE and not waits:
             self.accuse("R2", seen, f"came {age:.0f} s after the last request for its robots.txt")
         readings = [copy.rules] if copy.is_certain else [copy.rules, copy.before]

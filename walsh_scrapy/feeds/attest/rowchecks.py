@@ -246,6 +246,8 @@ _LIST_ROWS: Final = ("3", "3a", "3b", "3c")
 def check_robots(record: Record, tally: Tally) -> Waits:
     """Check the requests by the robots.txt that they name; return what it says about times."""
     is_old = f"r.requested_at - r.robots_at > {DAY + MAX_LATENESS_SECONDS}"
+    is_first_page = """NOT EXISTS (SELECT 1 FROM requests t WHERE t.host = r.host
+        AND t.purpose <> 'robots' AND t.requested_at > r.robots_at AND t.id < r.id)"""
     old = record.if_certain("old-robots", CLOCK_SET, "r.robots_at", "r.requested_at")
     # A failed fetch may end without a request, when its time is up.
     is_unlogged = f"""h.host IS NULL AND r.robots_at >= {record.log_since}
@@ -261,9 +263,11 @@ WITH {record.shared}, fetches AS MATERIALIZED (
     SELECT DISTINCT host, robots_at FROM requests
     WHERE purpose = 'robots' AND robots_at IS NOT NULL
 )
-SELECT terms, robots, url, flag, count(*) AS count, min(id) AS first, min(robots_at) AS robots_at
+SELECT terms, robots, url, flag, count(*) AS count, min(id) AS first, min(robots_at) AS robots_at,
+    min(delay) AS delay
 FROM (
     SELECT t.terms, r.robots, r.url, r.id, r.robots_at,
+        CASE WHEN {is_old} AND {is_first_page} THEN r.delay ELSE 0.0 END AS delay,
         CASE WHEN r.robots_at IS NULL THEN 'no-robots'
             WHEN {LACKS_COPY} THEN '{UNNAMED_COPY}'
             WHEN {is_old} THEN {old}
@@ -279,7 +283,7 @@ FROM (
     delays = {}
     with_hours = {}
     read_rules = lru_cache(maxsize=1)(partial(_read_rules, record))
-    for terms, copy, url, sql_flag, count, first, robots_at in record.rows(counted):
+    for terms, copy, url, sql_flag, count, first, robots_at, delay in record.rows(counted):
         run = record.runs.get(terms)
         if url == robots_url(url):
             continue  # robots.txt itself is always allowed (RFC 9309 2.2.2)
@@ -289,6 +293,8 @@ FROM (
         if run is None:
             tally.add("2", NO_RUN, count, first)
             continue
+        if flag == "old-robots" and delay > run.facts.max_wait:
+            flag = ""  # after so long a delay the page goes first, else it would never be sent
         rules = read_rules(copy, run)
         if rules is not None:
             seconds = max(rules.crawl_delay or 0.0, rules.all_day_interval or 0.0)
