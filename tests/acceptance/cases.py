@@ -393,4 +393,399 @@ CASES: Final[dict[str, Days]] = {
             ),
         ),
     ),
+    "a redirected robots.txt whose target comes late": Days(
+        hosts=(
+            Host(
+                name="a.example",
+                robots=(
+                    Phase(
+                        since=0.0,
+                        page=Robots(
+                            crawl_delay=1000,
+                            opens=(
+                                8,
+                                9,
+                            ),
+                            is_named=True,
+                            has_etag=True,
+                        ),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(
+                                since=0.0, page=Answer(status=302, to="http://sub.b.example/feed")
+                            ),
+                            Phase(since=303.0, page=Answer(status=410)),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (Phase(since=0.0, page=Answer()),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/more",))),),
+                    ),
+                ),
+            ),
+            Host(
+                name="b.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=302, to="http://a.example/rules.txt")),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (Phase(since=0.0, page=Answer(has_etag=True)),),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(since=0.0, page=Answer(status=500)),
+                            Phase(since=330.0, page=Answer(has_etag=True)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/private/",), crawl_delay=2)),),
+                    ),
+                ),
+            ),
+            Host(
+                name="sub.b.example",
+                robots=(
+                    Phase(since=0.0, page=Robots(disallow=("/more",), is_named=True)),
+                    Phase(since=3.0, page=Answer(status=302, to="http://b.example/rules.txt")),
+                    Phase(since=30.0, page=Robots(disallow=("/",), crawl_delay=5, has_etag=True)),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(status=503, retry_after=108000)),
+                            Phase(
+                                since=30.0,
+                                page=Answer(status=308, to="http://a.example/private/feed"),
+                            ),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Answer(status=302, to="http://sub.b.example/private/feed"),
+                            ),
+                            Phase(since=30.0, page=Answer(has_etag=True)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(disallow=("/private/",), crawl_delay=1000)),),
+                    ),
+                ),
+            ),
+        ),
+        blocklist=(Phase(since=0.0, page=OptOuts()),),
+        steps=(
+            Crawl(
+                at=0.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                ),
+                workers=(
+                    Worker(kill=Kill(request=9, is_answered=True, turns=3, seconds=0.0)),
+                    Worker(
+                        late=20.0, kill=Kill(request=6, is_answered=False, turns=4, seconds=0.05)
+                    ),
+                ),
+            ),
+            Crawl(
+                at=300.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                ),
+                force=True,
+            ),
+        ),
+    ),
+    "a date in Retry-After, seen by a clock that is behind": Days(
+        hosts=(
+            Host(
+                name="a.example",
+                robots=(
+                    Phase(
+                        since=0.0,
+                        page=Robots(
+                            disallow=("/private/",),
+                            crawl_delay=1000,
+                            opens=(
+                                8,
+                                9,
+                            ),
+                        ),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer()),
+                            Phase(since=71999.0, page=Answer()),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(since=0.0, page=Answer()),
+                            Phase(since=3.0, page=Answer(status=429, retry_after=1, as_date=True)),
+                            Phase(since=97203.0, page=Answer(status=502)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Robots(disallow=("/private/",), crawl_delay=40, has_etag=True),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            Host(
+                name="b.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=500)),
+                    Phase(since=3.0, page=Robots(is_named=True)),
+                    Phase(
+                        since=72003.0,
+                        page=Robots(disallow=("/more",), crawl_delay=5, is_named=True),
+                    ),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(has_etag=True)),
+                            Phase(since=30.0, page=Answer()),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (Phase(since=0.0, page=Answer(status=502)),),
+                    ),
+                    (
+                        "/private/feed",
+                        (
+                            Phase(since=0.0, page=Answer(has_etag=True)),
+                            Phase(since=3.0, page=Answer()),
+                            Phase(since=8.0, page=Answer(status=429, retry_after=1, as_date=True)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Robots(disallow=("/more",), crawl_delay=2, is_named=True),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            Host(
+                name="sub.b.example",
+                robots=(
+                    Phase(since=0.0, page=Answer(status=302, to="http://b.example/rules.txt")),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(status=307, to="http://b.example/more")),
+                            Phase(since=71999.0, page=Answer(fault="CLOSE")),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(since=0.0, page=Answer(status=503, retry_after=1200)),
+                            Phase(since=97208.0, page=Answer(status=500)),
+                        ),
+                    ),
+                    (
+                        "/rules.txt",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Robots(
+                                    disallow=("/private/",),
+                                    crawl_delay=40,
+                                    opens=(
+                                        0,
+                                        12,
+                                    ),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            Host(
+                name="c.example",
+                robots=(Phase(since=0.0, page=Robots(disallow=("/private/",), crawl_delay=40)),),
+                pages=(
+                    (
+                        "/feed",
+                        (
+                            Phase(since=0.0, page=Answer(has_etag=True)),
+                            Phase(
+                                since=72008.0, page=Answer(status=302, to="https://c.example/feed")
+                            ),
+                        ),
+                    ),
+                    (
+                        "/more",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Answer(status=308, retry_after=400, to="http://10.1.2.3/feed"),
+                            ),
+                            Phase(
+                                since=72008.0,
+                                page=Answer(status=302, to="http://b.example/private/feed"),
+                            ),
+                        ),
+                    ),
+                    (
+                        "/private/feed",
+                        (Phase(since=0.0, page=Answer()),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (Phase(since=0.0, page=Robots(crawl_delay=5)),),
+                    ),
+                ),
+            ),
+            Host(
+                name="d.example",
+                robots=(
+                    Phase(since=0.0, page=Robots(disallow=("/private/",), rate=7, is_named=True)),
+                ),
+                pages=(
+                    (
+                        "/feed",
+                        (Phase(since=0.0, page=Answer(has_etag=True)),),
+                    ),
+                    (
+                        "/rules.txt",
+                        (
+                            Phase(
+                                since=0.0,
+                                page=Robots(
+                                    disallow=("/private/",),
+                                    crawl_delay=40,
+                                    opens=(
+                                        8,
+                                        9,
+                                    ),
+                                    has_etag=True,
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        blocklist=(
+            Phase(
+                since=0.0,
+                page=OptOuts(
+                    domains=(
+                        "a.example",
+                        "b.example",
+                        "sub.b.example",
+                        "d.example",
+                    )
+                ),
+            ),
+            Phase(since=71999.0, page=OptOuts()),
+        ),
+        steps=(
+            Crawl(
+                at=0.0,
+                sources=(
+                    "http://a.example/feed",
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://b.example/private/feed",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                    "http://c.example/more",
+                    "http://c.example/private/feed",
+                    "http://d.example/feed",
+                ),
+                workers=(
+                    Worker(),
+                    Worker(late=3.0),
+                ),
+            ),
+            Act(at=71998.0, what="release", subject="d.example"),
+            Crawl(
+                at=72000.0,
+                sources=(
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://b.example/private/feed",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                    "http://c.example/more",
+                    "http://c.example/private/feed",
+                    "http://d.example/feed",
+                ),
+                workers=(
+                    Worker(),
+                    Worker(late=20.0, kill=Kill(request=5, is_answered=True, turns=0, seconds=0.0)),
+                ),
+            ),
+            Crawl(
+                at=97200.0,
+                sources=(
+                    "http://a.example/more",
+                    "http://b.example/feed",
+                    "http://b.example/more",
+                    "http://b.example/private/feed",
+                    "http://sub.b.example/feed",
+                    "http://sub.b.example/more",
+                    "http://c.example/feed",
+                    "http://c.example/more",
+                    "http://c.example/private/feed",
+                    "http://d.example/feed",
+                ),
+                workers=(
+                    Worker(),
+                    Worker(late=0.5),
+                ),
+                ahead=-2.0,
+            ),
+        ),
+    ),
 }
