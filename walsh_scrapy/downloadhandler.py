@@ -54,8 +54,8 @@ from walsh_scrapy.wire.connections import (
     check_public,
     credentials_refused,
 )
+from walsh_scrapy.wire.endpoints import NoConnection, NoHandshake, NotConnected
 from walsh_scrapy.wire.http1 import VERSIONS, HttpExchange, Tls, TlsStream
-from walsh_scrapy.wire.unreachable import NoConnection, NoHandshake, NotConnected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.messages import Fields
     from walsh_scrapy.crawl.ticket import Ticket
+    from walsh_scrapy.wire.endpoints import Endpoint, Proxy
     from walsh_scrapy.wire.http1 import Stream
-    from walsh_scrapy.wire.unreachable import Endpoint, Proxy
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from walsh_scrapy import identity
 from walsh_scrapy.options import Options
 from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
-from walsh_scrapy.wire.unreachable import BadCertificate, NoAnswer, NoSecureConnection
+from walsh_scrapy.wire.endpoints import BadCertificate, NoAnswer, NoSecureConnection
 
 HOUR = 3600.0
 #: "phased" is the default under another identity.

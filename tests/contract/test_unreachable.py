@@ -16,7 +16,7 @@ from walsh_scrapy.exceptions import MachineTrouble, Unreachable
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Reply, Site, redirect
-from walsh_scrapy.wire.unreachable import ConnectionRefused
+from walsh_scrapy.wire.endpoints import ConnectionRefused
 
 REASON = "no connection to dead.example within 10 s"
 PATHS = tuple("abcde")

@@ -16,7 +16,7 @@ from walsh_scrapy.crawl.hosts.queue import OWNED_HOST_TIMEOUT_SECONDS
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
-from walsh_scrapy.wire.unreachable import ConnectionRefused, NoAnswer
+from walsh_scrapy.wire.endpoints import ConnectionRefused, NoAnswer
 
 HOUR = 3600.0
 #: Seconds from the last request until the end of a run.

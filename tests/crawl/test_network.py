@@ -9,7 +9,7 @@ from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.downloadhandler import HandlerConnections
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.testing.simulation import SimulatedLoop, SimulatedTime
-from walsh_scrapy.wire.unreachable import Endpoint
+from walsh_scrapy.wire.endpoints import Endpoint
 
 OTHER_BOT = {
     "WALSH_USER_AGENT": "Example-Bot/1.0 (+https://bot.example/)",

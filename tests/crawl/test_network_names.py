@@ -19,8 +19,7 @@ from walsh_scrapy.crawl import network as module
 from walsh_scrapy.crawl.network import MAX_LOOKUPS_AHEAD, Names
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.wire.connections import Connections
-from walsh_scrapy.wire.http1 import TcpStream, Tls
-from walsh_scrapy.wire.unreachable import (
+from walsh_scrapy.wire.endpoints import (
     BadCertificate,
     Endpoint,
     NoAddress,
@@ -29,6 +28,7 @@ from walsh_scrapy.wire.unreachable import (
     no_handshake,
     not_connected,
 )
+from walsh_scrapy.wire.http1 import TcpStream, Tls
 
 
 def info(address, port=80):

@@ -11,7 +11,7 @@ from tests.helpers.sites import AGENT, IDENTITY
 from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.downloadermiddlewares.backoff import BackoffMiddleware, ProjectRetries
 from walsh_scrapy.downloadermiddlewares.pacing import PacingMiddleware
-from walsh_scrapy.wire.unreachable import NoAnswer
+from walsh_scrapy.wire.endpoints import NoAnswer
 
 
 @cases("given", "meta", "chosen")

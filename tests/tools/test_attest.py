@@ -293,6 +293,7 @@ def test_requests_in_flight_are_not_audited_yet(record):
 # Gaps and holds, of requests that are written one by one.
 
 SLOW, LOST = b"User-agent: *\nCrawl-delay: 5\n", b"User-agent: *\nCrawl-delay: 9\n"
+PLAIN = b"User-agent: *\n"
 COPIES = {"slow": hash_of(SLOW), "lost": hash_of(LOST), "": None}
 OPTIONS = Options.from_settings(
     Settings(
@@ -355,6 +356,23 @@ def test_gaps_and_holds(url, case, rows, overridden, found):
         state.database.write(lambda connection: connection.execute(lost))
     of_pace = {kind for kind, row in kinds(judged(url, LATER)).items() if row in "45"}
     assert of_pace == set(found)
+
+
+@pytest.mark.parametrize(
+    ("delay", "pages", "found"),
+    [(2 * DAY, 1, []), (2 * DAY, 2, ["old-robots"]), (600.0, 1, ["old-robots"])],
+)
+def test_one_page_may_go_by_an_old_copy_after_a_long_delay(url, delay, pages, found):
+    """A host with a delay of days would get requests for robots.txt only."""
+    named = Evidence(robots=hash_of(PLAIN), robots_at=BEGIN, robots_status=200)
+    with contextlib.closing(State(url)) as state:
+        run = RunRecord(spider="feeds", started_at=BEGIN, settings=asdict(OPTIONS))
+        state.runs.end(state.runs.begin(run), LATER, "finished", {})
+        state.database.write(partial(keep_copy, kind="robots", body=PLAIN, now=0.0, last=None))
+        file = sent(url="http://a.example/robots.txt", purpose="robots", evidence=named)
+        late = [2.1 * DAY * (number + 1) for number in range(pages)]
+        log_requests(state, file, *(sent(at, delay=delay, evidence=named) for at in late))
+    assert [kind for kind, row in kinds(judged(url, LATER)).items() if row == "2"] == found
 
 
 # Crawls in simulated time: nobody is accused because of an honest history.

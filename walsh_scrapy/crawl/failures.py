@@ -28,7 +28,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, resolve_reference
 from walsh_scrapy.policy.wording import Explained, one_line, printable
 from walsh_scrapy.state.evidence import DenialRecord, denial_writer
-from walsh_scrapy.wire.unreachable import causes
+from walsh_scrapy.wire.endpoints import causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

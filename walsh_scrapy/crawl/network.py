@@ -34,8 +34,7 @@ from walsh_scrapy.policy.urls import (
     scheme_of,
 )
 from walsh_scrapy.policy.wording import for_others
-from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.unreachable import (
+from walsh_scrapy.wire.endpoints import (
     Addresses,
     Endpoint,
     NotConnected,
@@ -43,6 +42,7 @@ from walsh_scrapy.wire.unreachable import (
     is_no_such_name,
     name_not_found,
 )
+from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

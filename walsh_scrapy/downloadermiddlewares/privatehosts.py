@@ -12,7 +12,7 @@ from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_public, is_web
-from walsh_scrapy.wire.unreachable import NotConnected
+from walsh_scrapy.wire.endpoints import NotConnected
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -20,9 +20,7 @@ from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.connectivity import proves_network
 from walsh_scrapy.policy.pacing import MAX_IDLE_SECONDS
 from walsh_scrapy.policy.urls import is_public
-from walsh_scrapy.wire.http1 import HttpExchange, TcpStream
-from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.unreachable import (
+from walsh_scrapy.wire.endpoints import (
     NoHandshake,
     NoSecureConnection,
     NotConnected,
@@ -31,12 +29,14 @@ from walsh_scrapy.wire.unreachable import (
     without_proxy,
     without_tunnel,
 )
+from walsh_scrapy.wire.http1 import HttpExchange, TcpStream
+from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from walsh_scrapy.wire.endpoints import Addresses, Endpoint, Proxy
     from walsh_scrapy.wire.http1 import Stream, Tls
-    from walsh_scrapy.wire.unreachable import Addresses, Endpoint, Proxy
 
 
 class _Idle(NamedTuple):

@@ -25,13 +25,13 @@ from scrapy.exceptions import DownloadFailedError, ResponseDataLossError
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.exceptions import BadFraming, TooSlow
+from walsh_scrapy.wire.endpoints import MISSING_ISSUER, NoSecureConnection, no_handshake
 from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.unreachable import MISSING_ISSUER, NoSecureConnection, no_handshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from walsh_scrapy.wire.unreachable import Addresses
+    from walsh_scrapy.wire.endpoints import Addresses
 
 T = TypeVar("T")
 

@@ -46,7 +46,7 @@ from walsh_scrapy.policy.urls import resolve_reference
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
-from walsh_scrapy.wire.unreachable import causes
+from walsh_scrapy.wire.endpoints import causes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
