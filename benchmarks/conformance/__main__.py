@@ -5,7 +5,7 @@ for this Python. In the current folder the two drivers of Node.js need a `node_m
 (`npm install rss-parser crawlee`), and that of crawlee for Python a virtual environment
 (`python -m venv crawlee-python && crawlee-python/bin/pip install crawlee`). A cell has the number
 of scenarios that passed, of those that passed or failed. `NAME-proxy` is tried behind a proxy. Each
-crawler gets twice the time that `walsh conformance` gives it.
+crawler gets four times the time that `walsh conformance` gives it.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> None:
     print(f"|---{'|---' * len(RULES)}|")
     for name in options.names or (*CRAWLERS, "crawlee-proxy"):
         command = CRAWLERS[name.removesuffix("-proxy")]
-        card = run(command, proxy=name.endswith("-proxy"), patience=2.0)
+        card = run(command, proxy=name.endswith("-proxy"), patience=4.0)
         print(row(name, card), flush=True)
         if options.save:
             file = options.save / f"{name}.json"

@@ -49,7 +49,7 @@ def test_a_visit_costs_a_number_of_statements(simulated, url, tmp_path):
     assert_costs(cost_of_one(later_few, later_many), statements=18, transactions=4)
 
 
-@pytest.mark.parametrize(("hosts", "statements", "transactions"), [("one", 7, 3), ("many", 18, 5)])
+@pytest.mark.parametrize(("hosts", "statements", "transactions"), [("one", 4, 2), ("many", 18, 5)])
 def test_a_page_costs_a_number_of_statements(
     simulated, url, tmp_path, hosts, statements, transactions
 ):

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from walsh_scrapy.crawl.context import Context, DeferredHosts, ProjectDelays
 from walsh_scrapy.crawl.hosts import exchanges
 from walsh_scrapy.crawl.hosts.exchanges import _Begun
-from walsh_scrapy.crawl.hosts.ownedhosts import HostLost, Hosts
+from walsh_scrapy.crawl.hosts.ownedhosts import _MAX_OWNED_SECONDS, HostLost, Hosts
 from walsh_scrapy.crawl.parts import Crawl
 from walsh_scrapy.crawl.ticket import note, set_visit
 from walsh_scrapy.exceptions import HostDeferred, Unreachable
@@ -159,6 +159,32 @@ def test_what_another_host_answered_is_written_at_once(worker, at_once):
     assert ours.take(HOST, ours) == "ready"
     ours.write_with(HOST, written.append, at_once=at_once)
     assert len(written) == at_once
+
+
+def test_a_host_that_is_kept_has_its_end_written(worker, clock):
+    """After a kill the next run waits until the owner has expired, and not for its timeout."""
+    ours, other = worker(), worker()
+    ours._state.write(lambda connection: beat(connection, ours._worker))
+    request_once(ours)
+    assert ours._state.hosts.find(HOST).reason == "in flight", "its end is pending"
+    ours.let_go(HOST, ours, successor="requests that wait")
+    assert ours._state.hosts.find(HOST).reason == "delay"
+    assert other.take(HOST, other) == "wait"
+    ours.let_go(HOST, "requests that wait")
+    assert other.take(HOST, other) == "ready"
+
+
+def test_a_host_is_kept_for_a_while_by_who_is_alone(worker, clock):
+    ours = worker()
+    assert ours.take(HOST, ours) == "ready"
+    assert not ours.may_keep(HOST), "it does not beat"
+    ours._timer = object()
+    assert ours.may_keep(HOST)
+    ours.workers = 2
+    assert not ours.may_keep(HOST), "others get it between two requests"
+    ours.workers = 1
+    clock.advance(_MAX_OWNED_SECONDS)
+    assert not ours.may_keep(HOST), "a command may wait for it"
 
 
 def test_server_errors_double_the_delay_that_a_project_chose(worker):

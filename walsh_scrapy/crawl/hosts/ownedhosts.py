@@ -50,8 +50,8 @@ logger = logging.getLogger(__name__)
 #: that their names are looked up early.
 _MAX_READY_ALONE: Final = 8
 _MAX_READY_SHARED: Final = 1
-#: Seconds after which a host is let go between two pages of its sources, so that the redirects of
-#: other workers get their turn there.
+#: Seconds after which a host is let go between two of its pages, so that the redirects of other
+#: workers get their turn there, and commands.
 _MAX_OWNED_SECONDS: Final = 30.0
 
 
@@ -160,8 +160,19 @@ class Hosts:
 
     def should_give_way(self, host: str) -> bool:
         """Return True if a host was owned so long that other workers should get a turn there."""
+        return self.workers > 1 and self._is_owned_for_long(host)
+
+    def may_keep(self, host: str) -> bool:
+        """Return True if a host may stay owned for its next request.
+
+        Alone a worker keeps it. After a while it takes the host again, because a command that is no
+        worker may wait for it.
+        """
+        return self.is_beating and self.workers <= 1 and not self._is_owned_for_long(host)
+
+    def _is_owned_for_long(self, host: str) -> bool:
         owned = self._owned.get(host)
-        if owned is None or self.workers <= 1:
+        if owned is None:
             return False
         return self._context.clock.monotonic() - owned.since >= _MAX_OWNED_SECONDS
 
@@ -284,27 +295,34 @@ class Hosts:
         if owned is not None and host not in self._of_blocklist:
             owned.is_deferred = True
 
-    def let_go(self, host: str, reason: object) -> None:
-        """End a reason to own a host."""
+    def let_go(self, host: str, reason: object, successor: object | None = None) -> None:
+        """End a reason to own a host; ``successor`` is another one, which takes its place.
+
+        With a successor the end of the last exchange is written now: after a kill the next run
+        would wait until the request was over at the latest.
+        """
         owned = self._owned.get(host)
         if owned is None or reason not in owned.reasons:
             return
         owned.reasons.remove(reason)
-        self._release(host, owned)
+        if successor is not None:
+            owned.reasons.add(successor)
+        if owned.can_release or (successor is not None and owned.end is not None):
+            self._settle(host)
 
-    def _release(self, host: str, owned: OwnedHost) -> None:
-        """Let a host go if there is no reason to own it."""
-        if owned.can_release:
-            # If this fails, the host is free when this worker has ended or its time is over.
-            with suppress(StateUnavailable, RefusedValues):
-                self._write_pending(host)
+    def _settle(self, host: str) -> None:
+        """Write the pending rows of a host; let it go if no reason is left."""
+        # If this fails, the host is free when this worker has ended or its time is over.
+        with suppress(StateUnavailable, RefusedValues):
+            self._write_pending(host)
 
     def abandon(self) -> None:
         """Let go of all hosts, although there are visits that have not ended."""
         for host, owned in list(self._owned.items()):
             owned.reasons.clear()
             self.give_up(host)
-            self._release(host, owned)
+            if owned.can_release:
+                self._settle(host)
 
     def close(self) -> None:
         """Write the pending rows, and let go of all hosts, at the end of the crawl."""

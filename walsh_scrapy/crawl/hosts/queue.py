@@ -27,7 +27,7 @@ from weakref import WeakSet
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
-from walsh_scrapy.crawl.startup import Gate
+from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import rank_of, subject_of, ticket_of
 from walsh_scrapy.exceptions import NotYet, RequestDeferred, StillDue
 from walsh_scrapy.policy.durations import format_moment
@@ -102,6 +102,7 @@ class Queue:
         self._context = context
         self._engine = crawl.engine
         self._hosts = crawl.hosts
+        self._is_own = crawl.kind is Kind.OWN
         max_concurrent = crawl.settings.getint("CONCURRENT_REQUESTS")  # 0: no limit
         self._max_concurrent = max_concurrent if max_concurrent > 0 else math.inf
         self._is_open = False
@@ -188,6 +189,7 @@ class Queue:
                 self._handed_out[host] = turn
                 self._sent[turn.request] = host
                 self._hosts.keep(host, turn.request)
+                self._hosts.let_go(host, self)
                 return turn.request
             else:
                 self._begin_preparing(host, turn)
@@ -431,11 +433,14 @@ class Queue:
         for host in [host for host, turn in self._granted.items() if turn.is_over]:
             del self._handed_out[host], self._granted[host]
             self.frontier.free(host)
+            if not self.frontier.count(host):
+                self._hosts.let_go(host, self)
         for request in self._engine.find_ended(self._sent) if self._sent else ():
             host = self._sent.pop(request)
             del self._handed_out[host]
             self.frontier.free(host)
-            self._hosts.let_go(host, request)
+            keeps = self._is_own and self.frontier.count(host) and self._hosts.may_keep(host)
+            self._hosts.let_go(host, request, successor=self if keeps else None)
 
     def _wake_at(self, moment: float | None, now: float) -> None:
         self.stop_timer()
