@@ -30,7 +30,6 @@ from walsh_scrapy.crawl.documents.downloads import Documents
 from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
-from walsh_scrapy.policy.pacing import MAX_IDLE_CONNECTIONS
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.politeness import assert_polite
@@ -299,14 +298,21 @@ def test_a_broken_kept_connection_sends_nothing_by_itself(
     assert rows_of(crawl, "SELECT count(*) FROM requests") == [(len(result.log),)]
 
 
-def test_idle_connections_are_few_and_short(direct_web, crawl, tmp_path, installed):
+@pytest.mark.parametrize(("extensions", "most"), [({}, 40), (trouble("FewDescriptors"), 16)])
+def test_connections_are_used_again_and_few_stay_idle(
+    direct_web, crawl, tmp_path, installed, extensions, most
+):
+    """A page of each host in turn: with fewer connections each page would need a new one."""
     hosts = [f"h{number}.example" for number in range(40)]
     web = direct_web(*(Site(host, "", {"/": Reply("x")}) for host in hosts))
     project = write_project(tmp_path / "project", ADDON | IDENTITY, spiders=BROKEN)
     urls = " ".join(f"http://{host}/" for host in hosts)
-    result = crawl(web, "pages", project=project, arguments={"urls": urls})
+    options = {"arguments": {"urls": urls}, "settings": extensions}
+    result = crawl(web, "pages", project=project, **options)
     assert len(result.items) == len(hosts)
-    assert 1 < web.most_open_connections <= MAX_IDLE_CONNECTIONS + 16
+    assert 1 < web.most_open_connections <= most + 16
+    if most >= len(hosts):
+        assert len(result.connections) == len(hosts)
 
 
 @pytest.mark.parametrize(("given", "expected"), [(0, 3500), (180, 180), (7200, 3500)])

@@ -342,6 +342,15 @@ class FullLog(Extension):
         get_scrapy_root_handler().setStream(self._full)
 
 
+class FewDescriptors(Extension):
+    """This process may open 64 descriptors at once."""
+
+    def __init__(self, crawler):
+        super().__init__(crawler)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+
+
 class NoDescriptors(Extension):
     """After its first exported entry this process may open no descriptor."""
 
