@@ -342,11 +342,12 @@ class _Prepared:
         arguments = self._arguments(params)
         cursor = run_by_driver(connection, self._sql, arguments)
         try:
-            rows = cursor.fetchall() if cursor.description else ()
+            # What a driver says of columns would be made anew each time.
+            rows = cursor.fetchall() if self._columns else ()
         except connection.dialect.loaded_dbapi.Error as error:  # a text that is none
             raise _as_dbapi_error(connection, error, self._sql, arguments) from error
-        if rows and self._columns:
-            rows = self._convert(rows, cursor.description)
+        if rows:
+            rows = self._convert(rows, cursor)
         return Rows(rows, cursor.rowcount)
 
     def run_for_each(self, connection: Connection, rows: Sequence[Params]) -> Rows:
@@ -367,11 +368,11 @@ class _Prepared:
             row[place] = process(row[place])
         return row if self._is_positional else dict(zip(self._names, row, strict=True))
 
-    def _convert(self, rows: Sequence[Row], description: Sequence[Any]) -> Sequence[Row]:
+    def _convert(self, rows: Sequence[Row], cursor: Any) -> Sequence[Row]:  # noqa: ANN401 - DB-API
         if self._results is None:
             self._results = _present(
                 kind.dialect_impl(self._dialect).result_processor(self._dialect, column[1])
-                for kind, column in zip(self._columns, description, strict=True)
+                for kind, column in zip(self._columns, cursor.description, strict=True)
             )
         if not self._results:
             return rows
