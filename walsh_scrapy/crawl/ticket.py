@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import ref
 
 from walsh_scrapy.exceptions import VisitTimeout
@@ -214,17 +214,18 @@ class _Issued:
         return type(None), ()
 
 
-def _issued_to(request: Request) -> _Issued | None:
+def _issued_to(request: Request, *, even_after: bool = False) -> _Issued | None:
+    """Return the valid ticket of a request; ``even_after`` its response, the last one.
+
+    This is called a hundred times for each request.
+    """
     issued: object = request.meta.get(_KEY)
-    if not _is_issued_to(issued, request):
+    if type(issued) is not _Issued:  # a subclass could claim anything
+        return None
+    if issued.url != request.url or issued.method != request.method:
         return None
     answered = issued.life.answered
-    return issued if answered is None or answered() is request else None
-
-
-def _is_issued_to(issued: object, request: Request) -> TypeGuard[_Issued]:
-    # A subclass could claim anything.
-    return type(issued) is _Issued and (issued.url, issued.method) == (request.url, request.method)
+    return issued if even_after or answered is None or answered() is request else None
 
 
 def _issue(request: Request, ticket: Ticket) -> None:
@@ -266,8 +267,8 @@ def renew_ticket(request: Request, ticket: Ticket) -> None:
 
 def ticket_after(request: Request) -> Ticket:
     """Return the last ticket of a request, also if a response to it or to a copy has come."""
-    issued: object = request.meta.get(_KEY)
-    return issued.ticket if _is_issued_to(issued, request) else _NONE
+    issued = _issued_to(request, even_after=True)
+    return issued.ticket if issued else _NONE
 
 
 def copy_of(request: Request, url: str | None = None) -> Request:
