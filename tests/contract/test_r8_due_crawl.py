@@ -229,6 +229,17 @@ def test_a_410_after_permanent_redirects_stops_the_source(simulated):
     assert third.log == []
 
 
+def test_a_slow_host_is_asked_next_where_its_redirect_led(simulated):
+    """If each visit began at the old URL, the Crawl-delay after that would defer each of them."""
+    given = {"feed": redirect("/new"), "new": feed(host="h.example")}
+    slow = site("h.example", "User-agent: *\nCrawl-delay: 3600\n", **given)
+    starts = [number * DAY for number in range(4)]
+    runs = simulated(slow, sources=["http://h.example/feed"], starts=starts)
+    asked = [path.removeprefix("h.example/") for run in runs for path in paths(run.log)]
+    assert asked == ["robots.txt", "feed", "robots.txt", "new"]
+    assert [len(run.items) for run in runs] == [0, 0, 0, 2]
+
+
 def test_a_page_that_moved_is_remembered_despite_its_llms_txt(simulated):
     runs = simulated(
         Site("old.example", "", {"/p": redirect("http://new.example/p"), "/llms.txt": TEXT}),

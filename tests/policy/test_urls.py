@@ -15,6 +15,7 @@ from walsh_scrapy.feeds.freshness import (
     SETTLED_AFTER,
     Move,
     are_permanent,
+    move_after_deferral,
     move_after_document,
     move_after_failure,
     move_after_intermediate,
@@ -361,6 +362,23 @@ def test_https_upgrade_is_settled_apart_from_the_following_move():
     later = History().visited(1, SECURE).visited(30, WWW)
     assert later.address == SECURE
     assert later.visited(37, WWW).address == WWW
+
+
+@pytest.mark.parametrize(
+    ("previous", "requested", "targets", "expected"),
+    [
+        (None, OLD, (NEW,), Move(NEW, DAY, is_settled=True)),
+        (None, OLD, (NEW, NEWER), Move(NEWER, DAY, is_settled=True)),
+        (Move(NEW, 0.0, is_settled=True), NEW, (NEWER,), Move(NEWER, DAY, is_settled=True)),
+        (Move(NEW, 0.0, is_settled=True), NEW, (OLD,), None),
+        (Move(NEW, 0.0, is_settled=False), OLD, (), Move(NEW, 0.0, is_settled=False)),
+        (None, "http://old.example/llms.txt", (NEW,), None),
+    ],
+)
+def test_a_redirect_that_must_wait_for_long_is_settled_at_once(
+    previous, requested, targets, expected
+):
+    assert move_after_deferral(previous, OLD, requested, targets, DAY) == expected
 
 
 def test_failures_do_not_remove_a_move():

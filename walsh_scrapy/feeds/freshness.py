@@ -7,7 +7,9 @@ are epoch seconds, durations are seconds.
 A permanent redirect moves a source to a new URL:
 
 - The move is *settled* once two visits at least seven days apart saw the same redirect. From then
-  on the new URL is requested. Redirects from there are observed in the same way (*onward*).
+  on the new URL is requested. Redirects from there are observed in the same way (*onward*). It is
+  settled at once if only its scheme becomes https, or if its host makes a run wait for too long
+  between the two.
 - The move is *doubted* once all visits to the new URL have failed for seven days. Visits then go to
   the declared and the new URL in turn, until one of them brings a document.
 - The move is removed when a visit ends at the declared URL, and replaced when the declared URL
@@ -247,6 +249,18 @@ def move_after_intermediate(
     if previous is None or move is None or move.to != previous.to:
         return move
     return previous if previous.is_doubted else replace(move, failing_since=previous.failing_since)
+
+
+def move_after_deferral(
+    previous: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
+) -> Move | None:
+    """Return the move of a source whose visit was redirected, and must wait for longer than a run.
+
+    It is settled at once, so that the next visit begins there.
+    """
+    if not targets or requested not in (declared, previous.to if previous else declared):
+        return previous
+    return None if targets[-1] == declared else Move(targets[-1], now, is_settled=True)
 
 
 def move_after_failure(

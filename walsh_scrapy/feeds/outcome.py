@@ -48,6 +48,7 @@ from walsh_scrapy.feeds.freshness import (
     UpdateHints,
     are_permanent,
     describe_replacement,
+    move_after_deferral,
     move_after_document,
     move_after_failure,
     move_after_intermediate,
@@ -242,6 +243,7 @@ class Outcomes:
         """
         now = self._clock.now()
         try:
+            self._settle_move(request, error, now)
             reason = self._reason_to_wait(request, error, now)
             if reason is None:
                 return
@@ -252,6 +254,22 @@ class Outcomes:
                 self._count_unread(request, record.refused_since, now)
         except (HostLost, RefusedValues, StateUnavailable) as failure:
             logger.debug("the reason to wait is not recorded: %s", failure)
+
+    def _settle_move(self, request: Request, error: RequestDeferred, now: float) -> None:
+        """Let the next visit begin where permanent redirects of a slow host led.
+
+        If each visit began at the old URL, the delay after that would defer each of them again.
+        """
+        host = self._context.host(request.url)
+        is_on_its_way = any(self._context.host(hop.url) == host for hop in hops_of(request))
+        if type(error) is not RequestDeferred or not is_on_its_way:
+            return
+        if self._context.state.hosts.find(host).hold:  # it is over some day, a delay is not
+            return
+        record = self._find_record(request)
+        settled = with_move(move_after_deferral, record, request, request.url, now)
+        if settled != record:
+            self._commit(request, settled)
 
     def _was_requested(self, request: Request) -> bool:
         """Return True if a crawl has requested the host of a request since this run began."""
