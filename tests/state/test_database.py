@@ -229,13 +229,14 @@ def test_behind_a_pooler_a_limit_is_of_a_transaction(postgresql_url, name):
 
 @pytest.mark.parametrize("query", ["", "?pooler=1"])
 def test_limits_of_waits_and_of_plans(postgresql_url, query):
-    names = ["lock_timeout", "idle_in_transaction_session_timeout", "plan_cache_mode"]
+    names = ["lock_timeout", "idle_in_transaction_session_timeout", "jit", "plan_cache_mode"]
     columns = ",".join(f"current_setting('{name}')" for name in names)
     plans = "auto" if query else "force_custom_plan"  # nothing is prepared behind a pooler
     with contextlib.closing(Database(f"{postgresql_url}{query}")) as database:
-        assert tuple(database.first(text(f"SELECT {columns}"))) == ("10s", "5s", plans)
+        assert tuple(database.first(text(f"SELECT {columns}"))) == ("10s", "5s", "off", plans)
         with database.snapshot() as connection:
-            assert tuple(connection.execute(text(f"SELECT {columns}")).one())[:2] == ("10s", "0")
+            row = connection.execute(text(f"SELECT {columns}")).one()
+            assert tuple(row)[:3] == ("10s", "0", "off")
 
 
 def test_transaction_is_run_again_after_a_lost_connection(postgresql_url, caplog):

@@ -35,7 +35,7 @@ ROWS = {
     "resent": {"resent": 3},
 }
 SOURCES = st.lists(
-    st.tuples(st.sampled_from(list(ROWS)), st.sampled_from(["a", "b"]), st.booleans()), max_size=9
+    st.tuples(st.sampled_from(list(ROWS)), st.sampled_from(["a", "b"]), st.booleans()), max_size=20
 )
 
 
@@ -74,7 +74,7 @@ def state(state, clock):
     return state
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=SOURCES)
 def test_all_count_the_same_problems(state, drawn):
     write(state, drawn)

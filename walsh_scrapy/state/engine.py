@@ -389,11 +389,15 @@ def engine_of(url: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy'
 
 
 def begin_statement(url: URL) -> str:
-    """Return the SQL that begins a transaction; behind a pooler it also sets the timeouts."""
+    """Return the SQL that begins a transaction; behind a pooler it also has the settings."""
     if url.get_backend_name() == "sqlite":
         return "BEGIN"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-    return f"{begin};{_timeouts('SET LOCAL', IDLE_TIMEOUT_SECONDS)}" if is_pooled(url) else begin
+    return (
+        f"{begin};{_session_settings('SET LOCAL', IDLE_TIMEOUT_SECONDS)}"
+        if is_pooled(url)
+        else begin
+    )
 
 
 def _driver_arguments(url: URL) -> dict[str, Any]:
@@ -450,24 +454,26 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
 def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
     # A plan that was made while its table was nearly empty would always read the whole table.
     plans = "SET plan_cache_mode = 'force_custom_plan'"
-    connection.execute(f"{_timeouts('SET', IDLE_TIMEOUT_SECONDS)};{plans}")
+    connection.execute(f"{_session_settings('SET', IDLE_TIMEOUT_SECONDS)};{plans}")
     connection.commit()
 
 
-def _timeouts(command: str, idle_seconds: float) -> str:
-    """Return the statements that limit the waits of a session or of a transaction on PostgreSQL.
+def _session_settings(command: str, idle_seconds: float) -> str:
+    """Return the statements that set up a session or a transaction on PostgreSQL.
 
-    A lock that another session holds becomes an error, as on SQLite, and not an endless wait.
+    A lock that another session holds becomes an error, as on SQLite, and not an endless wait. To
+    compile a view would take longer than to run it.
     """
     return (
         f"{command} lock_timeout = {1000 * LOCK_TIMEOUT_SECONDS:.0f};"
-        f"{command} idle_in_transaction_session_timeout = {1000 * idle_seconds:.0f}"
+        f"{command} idle_in_transaction_session_timeout = {1000 * idle_seconds:.0f};"
+        f"{command} jit = off"
     )
 
 
-#: Begins the transaction of a snapshot, which may be read slowly. To compile a view would take
-#: longer than to run it; and the reader wants all rows, so a plan must not favour the first ones.
+#: Begins the transaction of a snapshot, which may be read slowly. The reader wants all rows, so a
+#: plan must not favour the first ones.
 BEGIN_SNAPSHOT: Final = (
-    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_timeouts('SET LOCAL', 0.0)};"
-    "SET LOCAL jit = off;SET LOCAL cursor_tuple_fraction = 1"
+    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_session_settings('SET LOCAL', 0.0)};"
+    "SET LOCAL cursor_tuple_fraction = 1"
 )
