@@ -113,6 +113,29 @@ def test_a_missing_answer_delays_the_end_by_its_timeout(direct_web, crawl):
     assert "2.0 seconds" in error
 
 
+def test_after_a_second_interrupt_no_host_has_an_owner(direct_web, crawl):
+    """The next run would wait until it has expired."""
+    over = Event()
+
+    def hang(hit):
+        over.wait(60.0)
+        return feed(host=hit.host)
+
+    web = direct_web(site("a.example", feed=hang), site("b.example"))
+    running = crawl.start(web, sources=["http://a.example/feed", "http://b.example/feed"])
+    wait_until(web, lambda: any(hit.path == "/feed" for hit in web.log))
+    os.kill(running.pid, signal.SIGINT)
+    wait_until(web, lambda: is_told(running, "shutting down gracefully"))
+    os.kill(running.pid, signal.SIGINT)
+    wait_until(web, lambda: not running.running)
+    over.set()
+    result = running.wait()
+    assert "forcing unclean shutdown" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert rows_of(crawl, "SELECT count(*) FROM workers") == [(0,)]
+    assert len(hosts_in_flight(crawl)) == 1, "it is busy until its request is over at the latest"
+
+
 def test_a_signal_while_a_document_is_read_ends_the_run_in_order(direct_web, crawl):
     web = direct_web(site("a.example"), site("b.example"))
     sources = ["http://a.example/feed", "http://b.example/feed"]

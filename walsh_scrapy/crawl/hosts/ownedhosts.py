@@ -10,6 +10,7 @@ transaction only makes waits longer, and the crawl forgets the host.
 
 from __future__ import annotations
 
+import atexit
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -196,6 +197,7 @@ class Hosts:
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
             self._is_new = True
+            atexit.register(self.close)  # a second signal ends the process without an end of it
 
     @property
     def is_beating(self) -> bool:
@@ -326,11 +328,13 @@ class Hosts:
 
     def close(self) -> None:
         """Write the pending rows, and let go of all hosts, at the end of the crawl."""
+        atexit.unregister(self.close)
         if self._timer is not None:
             self._timer.stop()
         with suppress(StateUnavailable, RefusedValues):
-            for host in list(self._owned):
-                self._write_pending(host)
+            for host, owned in list(self._owned.items()):
+                if owned.can_release or owned.end is not None or owned.pending:
+                    self._write_pending(host)
             self._state.write(self._write_end)
         self._owned.clear()  # a coroutine that ends later must not write any more
 
