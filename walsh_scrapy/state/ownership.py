@@ -31,8 +31,8 @@ function     transition          if                             writes
 `let_go`     owned -> free       nothing is left to do there    no ``owner``; ``deferred_at`` if
                                                                 the host is given up for the run
 `leave`      all owned -> free   the run ends                   no row in `workers`
-`beat`       none                every 5 s, in crawls of        ``workers.expires_at``, 45 s from
-                                 sources                        now
+`beat`       none                every 5 s                      ``workers.expires_at``, 45 s from
+                                                                now
 `take_back`  none                it was the answer of a proxy   the hold and counts before it
                                  that reaches no host
 (time)       in flight -> owned  ``in_flight_until`` passes     nothing
