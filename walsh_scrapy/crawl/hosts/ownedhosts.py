@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
+from weakref import WeakSet
 
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
@@ -197,7 +198,7 @@ class Hosts:
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
             self._is_new = True
-            atexit.register(self.close)  # a second signal ends the process without an end of it
+            _BEATING.add(self)
 
     @property
     def is_beating(self) -> bool:
@@ -328,7 +329,7 @@ class Hosts:
 
     def close(self) -> None:
         """Write the pending rows, and let go of all hosts, at the end of the crawl."""
-        atexit.unregister(self.close)
+        _BEATING.discard(self)
         if self._timer is not None:
             self._timer.stop()
         with suppress(StateUnavailable, RefusedValues):
@@ -649,6 +650,17 @@ class Hosts:
     def _write_end(self, connection: Connection) -> None:
         self._write_also(connection)
         ownership.leave(connection, self._worker)
+
+
+#: Those of the crawls of this process that have not ended.
+_BEATING: Final[WeakSet[Hosts]] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Let go of all hosts: a second signal ends the process without an end of its crawls."""
+    for hosts in list(_BEATING):
+        hosts.close()
 
 
 def _warn_clock_set_back(host: str, snapshot: HostSnapshot) -> None:
