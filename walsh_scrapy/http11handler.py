@@ -9,7 +9,7 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler as Scra
 
 from walsh_scrapy.crawl.scrapyinternals import close_idle, send_once
 from walsh_scrapy.crawl.ticket import note, ticket_of
-from walsh_scrapy.policy.pacing import MAX_IDLE_FULL_HANDSHAKES, MAX_IDLE_SECONDS
+from walsh_scrapy.policy.pacing import MAX_IDLE_SCRAPY_CONNECTIONS, MAX_IDLE_SECONDS
 
 if sys.platform != "win32":
     import resource
@@ -45,8 +45,8 @@ class HTTP11DownloadHandler(ScrapyHandler):
 
 def _max_idle_connections() -> int:
     if sys.platform == "win32":
-        return MAX_IDLE_FULL_HANDSHAKES
+        return MAX_IDLE_SCRAPY_CONNECTIONS
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
-        return MAX_IDLE_FULL_HANDSHAKES
-    return min(MAX_IDLE_FULL_HANDSHAKES, descriptors // 4)
+        return MAX_IDLE_SCRAPY_CONNECTIONS
+    return min(MAX_IDLE_SCRAPY_CONNECTIONS, descriptors // 4)

@@ -31,6 +31,16 @@ def is_told(running, words):
     return words in (running.folder / "stderr").read_text(encoding="utf-8")
 
 
+def hang_until(over):
+    """A page that comes once a test sets ``over``."""
+
+    def hang(hit):
+        over.wait(60.0)
+        return feed(host=hit.host)
+
+    return hang
+
+
 def wait_until(web, moment):
     while not web.wait_for(lambda _log: moment(), 0.02):
         pass
@@ -50,11 +60,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     if IS_IGNORED and set(sent) == {signal.SIGHUP}:
         pytest.skip("these tests run under nohup")
     over = Event()
-
-    def hang(hit):
-        over.wait(60.0)
-        return feed(host=hit.host)
-
+    hang = hang_until(over)
     robots = {"robots": hang} if when == "/robots.txt" else {"feed": hang}
     web = direct_web(site("a.example", **robots), site("b.example", **robots))
     sources = ["http://a.example/feed", "http://b.example/feed"]
@@ -93,11 +99,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
 
 def test_a_missing_answer_delays_the_end_by_its_timeout(direct_web, crawl):
     over = Event()
-
-    def hang(hit):
-        over.wait(60.0)
-        return feed(host=hit.host)
-
+    hang = hang_until(over)
     web = direct_web(site("a.example", feed=hang), site("b.example"))
     sources = ["http://a.example/feed", "http://b.example/feed"]
     running = crawl.start(web, sources=sources, settings={"DOWNLOAD_TIMEOUT": 2})
@@ -116,11 +118,7 @@ def test_a_missing_answer_delays_the_end_by_its_timeout(direct_web, crawl):
 def test_after_a_second_interrupt_no_host_has_an_owner(direct_web, crawl):
     """The next run would wait until it has expired."""
     over = Event()
-
-    def hang(hit):
-        over.wait(60.0)
-        return feed(host=hit.host)
-
+    hang = hang_until(over)
     web = direct_web(site("a.example", feed=hang), site("b.example"))
     running = crawl.start(web, sources=["http://a.example/feed", "http://b.example/feed"])
     wait_until(web, lambda: any(hit.path == "/feed" for hit in web.log))

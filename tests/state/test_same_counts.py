@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings
 from sqlalchemy import delete, insert
@@ -35,7 +35,9 @@ ROWS = {
     "resent": {"resent": 3},
 }
 SOURCES = st.lists(
-    st.tuples(st.sampled_from(list(ROWS)), st.sampled_from(["a", "b"]), st.booleans()), max_size=20
+    st.tuples(st.sampled_from(list(ROWS)), st.sampled_from(["a", "b"]), st.booleans()),
+    min_size=8,
+    max_size=20,
 )
 
 
@@ -76,6 +78,7 @@ def state(state, clock):
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=SOURCES)
+@example(drawn=[])
 def test_all_count_the_same_problems(state, drawn):
     write(state, drawn)
     expected = Counter(problem for problem, _, is_declared in drawn if is_declared and problem)

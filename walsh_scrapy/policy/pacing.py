@@ -63,7 +63,7 @@ MAX_SLOWED_SECONDS: Final = 60.0
 MAX_IDLE_CONNECTIONS: Final = 32
 MAX_IDLE_SECONDS: Final = 15.0
 #: With Scrapy's handler, which resumes no TLS session: a new connection costs a host more there.
-MAX_IDLE_FULL_HANDSHAKES: Final = 256
+MAX_IDLE_SCRAPY_CONNECTIONS: Final = 256
 #: No request is sent if less than these seconds remain for it.
 MIN_TRY_SECONDS: Final = 1.0
 #: A host is deferred if its exchanges took more than these seconds in a run,

@@ -161,7 +161,7 @@ def test_what_another_host_answered_is_written_at_once(worker, at_once):
     assert len(written) == at_once
 
 
-def test_a_host_that_is_kept_has_its_end_written(worker, clock):
+def test_a_host_that_is_kept_has_its_end_written(worker):
     """After a kill the next run waits until the owner has expired, and not for its timeout."""
     ours, other = worker(), worker()
     ours._state.write(lambda connection: beat(connection, ours._worker))
