@@ -147,6 +147,27 @@ def test_crawls_that_race_store_each_entry_once(url, ids):
         assert new == len(keys(state)) == (42 if ids else 2 + 3 * 40)
 
 
+def test_first_visits_that_race_are_written_one_after_the_other(postgresql_url):
+    """Whichever unique index of the table PostgreSQL finds the other row in first."""
+    State(postgresql_url).close()
+    meet, urls = Barrier(8), [f"{FEED}/{number}" for number in range(200)]
+
+    def crawl(failures):
+        with contextlib.closing(State(postgresql_url)) as state, contextlib.ExitStack() as failed:
+            failed.callback(meet.abort)
+            for url in urls:
+                record = source(url, failures=failures)
+                write = Stores(state).sources.outcome_writer(None, record, host="a.example")
+                meet.wait()
+                state.write(write)
+            failed.pop_all()
+
+    with ThreadPoolExecutor(8) as crawls:
+        list(crawls.map(crawl, range(8)))
+    with contextlib.closing(State(postgresql_url)) as state:
+        assert all(Stores(state).sources.find(url) for url in urls)
+
+
 def test_an_entry_of_two_sources_that_is_inserted_at_once_is_one(postgresql_url, monkeypatch):
     """Also if it is not the first one of its page."""
     State(postgresql_url).close()

@@ -51,6 +51,7 @@ from walsh_scrapy.state.records import (
     SourceRecord,
     columns_of,
     execute,
+    insert_if_new,
     record_of,
     row_of,
     upsert,
@@ -221,20 +222,22 @@ class SourceStore(Store):
         is_rerun = False
         row = row_of(record)
         del row["resumed"]  # only the operator writes it
+        new_row = {**row, "url_key": key["of"]}
 
         def write(connection: Connection) -> Written:
             nonlocal is_rerun
             facts = {name: row[name] for name in _FACTS}
-            if known is None:
-                upsert(connection, sources, {**row, "url_key": key["of"]})
-            elif (resumed := execute(connection, _UPDATE_SQL, {**row, **key}).scalar()) is None:
-                return Written()  # it moved, and the file declares the new URL by now
-            elif resumed != known.resumed:  # by the operator, during the visit
-                facts["failures"] = min(record.failures, 1)
-                changes = _NO_VALIDATORS | {"failures": facts["failures"]}
-                if record.failures:
-                    changes["failing_since"] = record.visited_at
-                connection.execute(update(sources).where(_HAS_KEY).values(changes), key)
+            # Of first visits by two crawls at once, the later one is kept, on PostgreSQL too.
+            if known is not None or not insert_if_new(connection, sources, new_row):
+                resumed = execute(connection, _UPDATE_SQL, {**row, **key}).scalar()
+                if resumed is None:  # it moved, and the file declares the new URL by now
+                    return Written()
+                if known is not None and resumed != known.resumed:  # by the operator, meanwhile
+                    facts["failures"] = min(record.failures, 1)
+                    changes = _NO_VALIDATORS | {"failures": facts["failures"]}
+                    if record.failures:
+                        changes["failing_since"] = record.visited_at
+                    connection.execute(update(sources).where(_HAS_KEY).values(changes), key)
             repeated = {f"new_{name}": value for name, value in (*facts.items(), ("host", host))}
             execute(connection, _REPEAT_SQL, {**repeated, **key})
             if llmstxt is not None:
