@@ -44,7 +44,7 @@ EXTENSIONS_BASE["walsh_scrapy.feeds.feedexport.FeedExporter"] = EXTENSIONS_BASE.
 )
 
 # Items go to the export and the stats without a signal, which would cost a tenth of a visit.
-ITEM_PROCESSOR = "walsh_scrapy.feeds.itemprocessor.ItemProcessor"
+ITEM_PROCESSOR = "walsh_scrapy.feeds.feedexport.ItemProcessor"
 
 # The lines that an operator needs to understand a run (Scrapy: DEBUG).
 LOG_LEVEL = "INFO"

@@ -13,7 +13,7 @@ from walsh_scrapy.policy.problems import problems_of
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import EPOCH, simulate
 from walsh_scrapy.testing.web import Fault, Reply, Site
-from walsh_scrapy.tools.report.facts import choose_period, gather
+from walsh_scrapy.tools.report import choose_period, gather
 from walsh_scrapy.tools.why import read_account
 
 HOUR = 3600.0

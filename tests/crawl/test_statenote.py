@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import make_url
 
-from walsh_scrapy.crawl.otherbots import report_new_state
+from walsh_scrapy.crawl.startup import report_new_state
 from walsh_scrapy.state import State
 from walsh_scrapy.state.moving import move
 from walsh_scrapy.state.runstore import RunRecord
@@ -24,7 +24,7 @@ def state(url):
 @pytest.fixture
 def end_crawl(tmp_path, caplog):
     """End a crawl with a sources file in a folder; return the level of the line that it logs."""
-    caplog.set_level(logging.INFO, "walsh_scrapy.crawl.otherbots")
+    caplog.set_level(logging.INFO, "walsh_scrapy.crawl.startup")
 
     def end(state, folder=tmp_path, command=""):
         caplog.clear()
@@ -107,7 +107,7 @@ def test_two_states_in_turn_give_no_warning(state, end_crawl, note, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_no_error(state, tmp_path, caplog):
     (tmp_path / ".scrapy").write_text("no folder")
-    caplog.set_level(logging.DEBUG, "walsh_scrapy.crawl.otherbots")
+    caplog.set_level(logging.DEBUG, "walsh_scrapy.crawl.startup")
     report_new_state(SimpleNamespace(state=state, run=None), tmp_path)
     assert [record.levelname for record in caplog.records] == ["INFO", "DEBUG"]
     assert (tmp_path / ".scrapy").read_text() == "no folder"

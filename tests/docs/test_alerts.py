@@ -8,7 +8,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.helpers import ROOT, execute
-from walsh_scrapy.tools.metrics import write_metrics
+from walsh_scrapy.tools.status import write_metrics
 
 FILE = ROOT / "docs" / "deployment" / "walsh.rules.yml"
 RULES = [

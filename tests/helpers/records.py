@@ -29,8 +29,7 @@ from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import entries
-from walsh_scrapy.tools.report import render
-from walsh_scrapy.tools.report.facts import choose_period, gather
+from walsh_scrapy.tools.report import choose_period, gather, render
 from walsh_scrapy.tools.status import find_problems
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))

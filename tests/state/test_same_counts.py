@@ -16,8 +16,8 @@ from walsh_scrapy.policy.problems import SOURCE_PROBLEMS, problems_of
 from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.sql import NO_TERMS
 from walsh_scrapy.state.tables import declared, files, sources
-from walsh_scrapy.tools.metrics import read_values
-from walsh_scrapy.tools.report.facts import choose_period, gather
+from walsh_scrapy.tools.report import choose_period, gather
+from walsh_scrapy.tools.status import read_values
 from walsh_scrapy.tools.why import read_account
 
 OPTIONS = Options.from_settings(Settings())

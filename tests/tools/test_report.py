@@ -39,8 +39,14 @@ from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.report import draw_bars, facts
-from walsh_scrapy.tools.report.facts import choose_period, compare, group_days, name_answer
+from walsh_scrapy.tools import report
+from walsh_scrapy.tools.report import (
+    choose_period,
+    compare,
+    draw_bars,
+    group_days,
+    name_answer,
+)
 
 URL = "http://a.example/feed"
 
@@ -70,7 +76,7 @@ def test_hosts_with_short_gaps_come_first_then_by_requests():
 def gather_report(state):
     period = choose_period(state, NOW)
     problems = problems_of(state.rows("problem_facts"))
-    return facts.gather(state, Options.from_settings(Settings()), problems, period, NOW)
+    return report.gather(state, Options.from_settings(Settings()), problems, period, NOW)
 
 
 @pytest.fixture
@@ -307,7 +313,7 @@ def test_sources_with_a_problem_come_first_with_their_advice(filled):
 
 def test_a_long_list_is_limited_and_counted(filled, monkeypatch):
     url, file = filled(240, 6)
-    monkeypatch.setattr(facts, "MAX_SOURCES", 2)
+    monkeypatch.setattr(report, "MAX_SOURCES", 2)
     text = page_of(url, file)
     assert "2 of 4 sources" in text
     assert "2 of 6 sources" in text, "with new entries"
@@ -414,7 +420,7 @@ def test_a_long_log_is_cut_and_the_page_says_so(filled, monkeypatch):
     assert "<dd>30</dd>" in text
     assert "This section is about" not in text
     assert report_of(url, file)["gaps"].total() == 30
-    monkeypatch.setattr(facts, "MAX_REQUESTS", 20)
+    monkeypatch.setattr(report, "MAX_REQUESTS", 20)
     text = page_of(url, file)
     assert "<dd>30</dd>" in text
     assert "the last 20 requests" in text
@@ -469,7 +475,7 @@ def test_the_history_is_the_same_on_both_databases(url, tmp_path):
 
 
 def test_the_headlines_of_a_source_are_its_newest(tmp_path, monkeypatch):
-    monkeypatch.setattr(facts, "MAX_HEADLINES_OF_SOURCE", 2)
+    monkeypatch.setattr(report, "MAX_HEADLINES_OF_SOURCE", 2)
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     with closing(State(url)) as state:
         entries = [

@@ -19,8 +19,8 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy import __version__
-from walsh_scrapy.crawl.otherbots import report_new_state, warn_of_other_bots
 from walsh_scrapy.crawl.parts import Component
+from walsh_scrapy.crawl.startup import report_new_state, warn_of_other_bots
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.wording import format_seconds, printable, shorten

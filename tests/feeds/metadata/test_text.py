@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.helpers import cases
 from walsh_scrapy.feeds.items import EntryItem
-from walsh_scrapy.feeds.metadata.dates import date_in_utc
 from walsh_scrapy.feeds.metadata.llmstxt import parse_llms
 from walsh_scrapy.feeds.metadata.text import (
+    date_in_utc,
     distinct_tags,
     person_name,
     title_of,

@@ -30,13 +30,13 @@ from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 
 from walsh_scrapy.feeds.freshness import PERIODS
-from walsh_scrapy.feeds.metadata.dates import date_in_utc
 from walsh_scrapy.feeds.metadata.encoding import to_utf8
 from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.feeds.metadata.formats import MAX_ENTRIES, format_of
 from walsh_scrapy.feeds.metadata.jsonfeed import parse_json_feed
 from walsh_scrapy.feeds.metadata.repair import WellFormed, well_formed
 from walsh_scrapy.feeds.metadata.text import (
+    date_in_utc,
     distinct_names,
     distinct_tags,
     from_html,

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from walsh_scrapy.feeds.metadata.dates import date_in_utc
 from walsh_scrapy.feeds.metadata.encoding import to_utf8
 from walsh_scrapy.feeds.metadata.entries import Feed, FeedEntry, NotAFeed
 from walsh_scrapy.feeds.metadata.formats import is_json_feed, newest
 from walsh_scrapy.feeds.metadata.text import (
+    date_in_utc,
     distinct_names,
     distinct_tags,
     language_tag,

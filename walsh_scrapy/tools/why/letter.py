@@ -14,8 +14,7 @@ from walsh_scrapy.policy.robots.copy import MAX_UNUSED_IN_RUN_SECONDS
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
-from walsh_scrapy.tools.why import is_good
-from walsh_scrapy.tools.why.missing import describe_missing
+from walsh_scrapy.tools.why import describe_missing, is_good
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

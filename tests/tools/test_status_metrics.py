@@ -21,7 +21,7 @@ from walsh_scrapy.state.runstore import RunRecord
 from walsh_scrapy.state.tables import declared
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.tools import status
-from walsh_scrapy.tools.metrics import count_problems, project_name, write_metrics
+from walsh_scrapy.tools.status import count_problems, project_name, write_metrics
 
 DAY = 86_400.0
 FEED = "http://blog.example/feed"
