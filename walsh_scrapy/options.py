@@ -315,7 +315,7 @@ class Options:
     #: `.xml` or `.txt`.
     sources: str = _setting("sources.toml", _check_line)
     #: `"auto"`: show the progress of a run, at a terminal in three lines below the log, elsewhere
-    #: by one log line per minute. `"off"`: do not show it.
+    #: by a log line in each minute that changed a count. `"off"`: do not show it.
     progress: Progress = _setting("auto", _check_choice, *get_args(Progress))
     #: The format of the log: lines of text, or one JSON object per line.
     log_format: LogFormat = _setting("text", _check_log_format, *get_args(LogFormat))

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from scrapy import signals
-from scrapy.utils.asyncio import create_looping_call
+from scrapy.utils.asyncio import call_later, create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import Engine, event, make_url, text
 
@@ -553,6 +553,34 @@ class OwnedByAnother(Extension):
         context.state.write(take)
         self.timer = create_looping_call(beat)
         self.timer.start(5.0)
+
+    def spider_closed(self):
+        self.timer.stop()
+
+
+class OwnedForLong(OwnedByAnother):
+    """Another worker owns the host ``HOST`` for the first five minutes."""
+
+    def spider_opened(self):
+        super().spider_opened()
+        call_later(300.0, self.timer.stop)  # it expires 45 s later
+
+
+class WantsATurn(Extension):
+    """Another worker looks each second whether the host ``HOST`` is free; see ``turns``."""
+
+    def spider_opened(self):
+        context, host = Crawl.of(self.crawler).context, self.crawler.settings["HOST"]
+        other = Worker("other", context.started_at)
+
+        def look(connection):
+            ownership.beat(connection, other)
+            if ownership.take(connection, host, other).status == "ready":
+                self.crawler.stats.inc_value("turns")
+                ownership.let_go(connection, host, other)
+
+        self.timer = create_looping_call(lambda: context.state.write(look))
+        self.timer.start(1.0)
 
     def spider_closed(self):
         self.timer.stop()

@@ -56,7 +56,7 @@ def request_lines(summary: Mapping[str, Any]) -> list[str]:
             ("denied", *denied_cells(summary)),
             ("undeclared", summary["undeclared"], "not requested (R6)"),
             ("deferred", summary["deferred"], "to a later run; the log has the reasons"),
-            ("retried", summary["retried"], "after 429 or 503"),
+            ("retried", summary["retried"], "after 429, 503 or a failed robots.txt"),
         ]
     )
 

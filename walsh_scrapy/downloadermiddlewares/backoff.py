@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.python import global_object_name
 from scrapy.utils.response import response_status_message
 
@@ -239,7 +240,8 @@ class BackoffMiddleware(Component):
         effect = ""
         if seconds > self._context.options.max_wait and rank_of(request) is Rank.TARGET:
             self._access.logged_hosts.add(host)
-            effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
+            if deferred := waiting + is_retried:
+                effect = f": {count_of(deferred, 'request')} deferred to a later run"
         elif waiting:
             effect = f", with {count_of(waiting, 'more request')} waiting"
         hold = format_seconds(seconds)
@@ -278,7 +280,7 @@ class ProjectRetries:
     """Reads from Scrapy's own settings and ``meta`` keys how often to retry after a 429 or 503.
 
     A status that the project's callbacks handle is not retried, unless the request has
-    ``max_retry_times``.
+    ``max_retry_times``. Scrapy's media pipelines handle every status, but have no callback.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -300,7 +302,8 @@ class ProjectRetries:
         times = request.meta.get("max_retry_times")
         if isinstance(times, int | float):
             return ChosenRetries(int(times), "max_retry_times")
-        if name := self._find_handling_setting(request, status):
+        has_callback = request.callback is not NO_CALLBACK
+        if has_callback and (name := self._find_handling_setting(request, status)):
             return ChosenRetries(0, name)
         return None if self._times is None else ChosenRetries(self._times, "RETRY_TIMES")
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.ticket import rank_of, subject_of
-from walsh_scrapy.exceptions import Denied, HostDeferred, RequestDeferred
+from walsh_scrapy.exceptions import (
+    Denied,
+    HostDeferred,
+    RequestDeferred,
+    RobotsUnavailable,
+    StillDue,
+)
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.wording import count_of
 
@@ -38,7 +44,10 @@ class DenialsMiddleware(Component):
             announced = self._crawl.access.logged_hosts
             if host not in announced:
                 announced.add(host)
-                requests = count_of(self._crawl.queue.frontier.count(host) + 1, "request")
+                waiting = self._crawl.queue.frontier.count(host)
+                # These are about one request or one origin, and the others may still be sent.
+                is_single = isinstance(error, RobotsUnavailable | StillDue)
+                requests = "requests" if is_single else count_of(waiting + 1, "request")
                 logger.info("%s: %s deferred to a later run: %s", host, requests, error)
         if not is_of_source:
             self._crawl.stats.inc_value("walsh/requests/deferred")

@@ -17,7 +17,6 @@ from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import NOT_REACHED, has_visit_time, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_web
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 #: How often a request goes back to the scheduler; after that it waits in the middleware.
 _MAX_RESCHEDULES: Final = 1
+#: Seconds between two looks at a host that is busy with a request of this crawl.
+_BUSY_SECONDS: Final = 0.1
 
 
 class PacingMiddleware(Component, RequestPreparer):
@@ -107,13 +108,23 @@ class PacingMiddleware(Component, RequestPreparer):
         while True:
             self._deferred_hosts.check(request.url, rank_of(request))
             await self._access.take(host, request)
-            while self._hosts.is_busy(host):  # with a request of this worker, which ends soon
-                await self._access.sleep(RECHECK_SECONDS)
+            if self._hosts.is_busy(host):  # with a request of this worker, which ends soon
+                await self._pause(request, host, _BUSY_SECONDS)
                 self._exchanges.sweep()
+                continue
             seconds = await self._exchanges.begin(request, while_open=while_open)
             if not seconds:
                 return
-            await self._access.sleep(seconds)
+            await self._pause(request, host, seconds)
+
+    async def _pause(self, request: Request, host: str, seconds: float) -> None:
+        """Sleep; meanwhile this request is no reason to keep its host from other workers.
+
+        Those of a page and of its files would follow each other without an end.
+        """
+        if self._hosts.workers > 1:
+            self._exchanges.let_go_inline(request, host)
+        await self._access.sleep(seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """End the exchange: the delay of the host is measured from now.

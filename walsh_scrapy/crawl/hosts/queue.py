@@ -460,6 +460,7 @@ class HostAccess:
     def __init__(self, crawl: Crawl) -> None:
         self._is_paced = Gate.PACING in crawl.gates
         self._context = crawl.context
+        self._is_own = crawl.kind is Kind.OWN
         self._engine = crawl.engine
         self._stats = crawl.stats
         self._hosts = crawl.hosts
@@ -469,6 +470,8 @@ class HostAccess:
         self.deferred_urls: set[tuple[str, str]] = set()
         #: The hosts whose deferred requests are logged, with one line for each host.
         self.logged_hosts: set[str] = set()
+        #: The hosts that a request found to be another worker's, and the first time of that.
+        self.owned_by_others: dict[str, float] = {}
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
@@ -489,13 +492,26 @@ class HostAccess:
         """
         if not self._is_paced:
             return
-        until = self._context.clock.monotonic() + OWNED_HOST_TIMEOUT_SECONDS
+        began = self._context.clock.monotonic()
         while (result := self._queue.own(host, reason)) == "wait":
-            if self._context.clock.monotonic() > until:
+            now = self._context.clock.monotonic()
+            if now > self._end_of_wait(host, began):
                 raise self.make_deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
+        self.owned_by_others.pop(host, None)
         if result == "deferred":
             raise self.make_deferral(f"{host} is given up for this run, maybe by another crawl")
+
+    def _end_of_wait(self, host: str, began: float) -> float:
+        """Return until when a request waits for a host of another worker, since it ``began``.
+
+        No later run makes the requests of a project's own crawl again, so they wait longer: for
+        ``WALSH_MAX_WAIT``, but all of a host together.
+        """
+        first = self.owned_by_others.setdefault(host, began)
+        if self._is_own:
+            return first + max(OWNED_HOST_TIMEOUT_SECONDS, self._context.options.max_wait)
+        return began + OWNED_HOST_TIMEOUT_SECONDS
 
     async def sleep(self, seconds: float) -> None:
         """Sleep. Raises RequestDeferred if the spider closes, which Scrapy has no signal for."""
