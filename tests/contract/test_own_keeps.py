@@ -31,7 +31,7 @@ from tests.helpers.sites import (
 from walsh_scrapy.addon import DECLARED_MUSTS, Addon
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.site import RIGHT, Answer, Down
+from walsh_scrapy.testing.site import RIGHT, UNKNOWN, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
 AGENT = "Example-Bot/1.0 (+https://bot.example/)"
@@ -258,6 +258,22 @@ def test_dead_hosts_are_the_projects(direct_web, run, crawl):
         ends.append({item["url"]: item.get("trouble") for item in result.items})
     assert ends[0] == ends[1]
     assert blamed_hosts(crawl) == ["dead.example"], "its robots.txt failed, which is a refusal"
+
+
+@pytest.mark.parametrize("handler", [{}, OUR_HANDLER], ids=["Scrapy's", "ours"])
+def test_a_dead_link_puts_no_host_on_hold(direct_web, run, crawl, handler):
+    """One to a closed port of a host that answers at another one, or to a name without address."""
+    pages = ["http://a.example/1", "https://a.example:9443/x", "http://none.example/"]
+    pages += [f"http://a.example/{number}" for number in range(2, 6)]
+    a = Site("a.example", "", {f"/{number}": PAGE for number in range(6)})
+    web = direct_web(a, Site("none.example", "", {}, dns=UNKNOWN))
+    result = run(web, "pages", *pages, **handler)
+    ends = {item["url"]: item.get("trouble") for item in result.items}
+    dead = {pages[1], pages[2]}
+    assert ends == {page: "RobotsUnavailable" if page in dead else None for page in pages}
+    assert blamed_hosts(crawl) == []
+    assert result.stats["elapsed_time_seconds"] < 5, result.stderr
+    assert "walsh/backoff/retried" not in result.stats
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: No request reached a server, by whatever handler.
+NEVER_REACHED: Final = (Unreachable, CannotResolveHostError, DownloadConnectionRefusedError)
 #: The maximum of characters that are quoted of a server or a library.
 MAX_QUOTE_CHARACTERS: Final = 200
 

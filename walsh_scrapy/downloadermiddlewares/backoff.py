@@ -13,7 +13,7 @@ from scrapy.utils.python import global_object_name
 from scrapy.utils.response import response_status_message
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.failures import NEVER_REACHED, reason_of
 from walsh_scrapy.crawl.parts import Component
 from walsh_scrapy.crawl.startup import Kind
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, subject_of, ticket_of
@@ -117,7 +117,8 @@ class BackoffMiddleware(Component):
         retries = self._context.options.max_retries
         if isinstance(outcome, Exception):
             is_proxys = self._is_own and request.meta.get("proxy")
-            if isinstance(outcome, IgnoreRequest | Unreachable) or is_proxys:
+            is_projects = self._is_own and isinstance(outcome, NEVER_REACHED)
+            if isinstance(outcome, IgnoreRequest | Unreachable) or is_proxys or is_projects:
                 return None
             is_slow = isinstance(outcome, TooSlow)
             timed_out = isinstance(outcome, DownloadTimeoutError)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from walsh_scrapy.crawl.context import PerLoop
-from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.failures import NEVER_REACHED, reason_of
 from walsh_scrapy.crawl.hosts.ownedhosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, Kind
 from walsh_scrapy.crawl.ticket import (
@@ -358,7 +358,8 @@ class Exchanges:
         is_failed = status in {0, *SERVER_ERRORS} and retry_after is None
         # In a project's own crawl an unreachable host is the project's, and a failure through its
         # proxy may be the proxy's.
-        if self._is_own and (is_unreachable or (is_failed and request.meta.get("proxy"))):
+        is_proxys = is_failed and request.meta.get("proxy")
+        if self._is_own and (isinstance(error, NEVER_REACHED) or is_proxys):
             return Exchange(delay=self._delay(request), latency=latency, status=0, is_ignored=True)
         return Exchange(
             delay=self._delay(request, latency),
