@@ -76,6 +76,14 @@ def test_a_file_is_requested_again_after_a_refusal(crawled, status):
     assert_polite(result.log, user_agent=AGENT, serial=False, anonymous=False)
 
 
+def test_a_crawl_whose_files_are_deferred_ends_as_deferred(crawled):
+    refused = Reply(status=503, headers={"Retry-After": "2000"})
+    result = crawled(numbered(1), files={"/0.pdf": refused})
+    assert [item["files"] for item in result.items] == [[]]
+    assert result.stats["finish_reason"] == "deferred"
+    assert "1 request deferred to a later run" in result.stderr
+
+
 def test_a_callback_that_handles_a_refusal_gets_it(crawled):
     result = crawled({"/0": [Reply(status=503), PAGE]}, spider="handled", files={"/x": FILE})
     assert [item["status"] for item in result.items] == [503]

@@ -568,11 +568,11 @@ class HostAccess:
         return StillDue(self._context.clock.now() + seconds, reason)
 
     def defer(self, request: Request) -> None:
-        """Record that a request from the scheduler was deferred.
+        """Record that a request was deferred: the crawl then ends with the reason "deferred".
 
-        The crawl then ends with the reason "deferred". A job keeps the request for its next start,
-        because its duplicate filter would drop it when the spider makes it again.
+        A job keeps a request from the scheduler for its next start, because its duplicate filter
+        would drop it when the spider makes it again.
         """
         if self._queue.turn_of(request) is not None:
             self.deferred_requests.add(request)
-            self.deferred_urls.add((request.method, request.url))
+        self.deferred_urls.add((request.method, request.url))
