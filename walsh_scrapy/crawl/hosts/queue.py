@@ -470,8 +470,8 @@ class HostAccess:
         self.deferred_urls: set[tuple[str, str]] = set()
         #: The hosts whose deferred requests are logged, with one line for each host.
         self.logged_hosts: set[str] = set()
-        #: The hosts that a request found to be another worker's, and the first time of that.
-        self.owned_by_others: dict[str, float] = {}
+        #: The hosts that a request found to be another worker's, with the first and the last time.
+        self.owned_by_others: dict[str, tuple[float, float]] = {}
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
@@ -494,24 +494,27 @@ class HostAccess:
             return
         began = self._context.clock.monotonic()
         while (result := self._queue.own(host, reason)) == "wait":
-            now = self._context.clock.monotonic()
-            if now > self._end_of_wait(host, began):
+            if self._has_waited_too_long(host, began):
                 raise self.make_deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
         self.owned_by_others.pop(host, None)
         if result == "deferred":
             raise self.make_deferral(f"{host} is given up for this run, maybe by another crawl")
 
-    def _end_of_wait(self, host: str, began: float) -> float:
-        """Return until when a request waits for a host of another worker, since it ``began``.
+    def _has_waited_too_long(self, host: str, began: float) -> bool:
+        """Return True if a request has waited too long, since it ``began``, for another worker.
 
         No later run makes the requests of a project's own crawl again, so they wait longer: for
-        ``WALSH_MAX_WAIT``, but all of a host together.
+        ``WALSH_MAX_WAIT``, but those of a host together.
         """
-        first = self.owned_by_others.setdefault(host, began)
+        now = self._context.clock.monotonic()
+        first, last = self.owned_by_others.get(host, (began, now))
+        if now - last > OWNED_HOST_TIMEOUT_SECONDS:  # nobody has asked meanwhile
+            first = began
+        self.owned_by_others[host] = first, now
         if self._is_own:
-            return first + max(OWNED_HOST_TIMEOUT_SECONDS, self._context.options.max_wait)
-        return began + OWNED_HOST_TIMEOUT_SECONDS
+            return now - first > max(OWNED_HOST_TIMEOUT_SECONDS, self._context.options.max_wait)
+        return now - began > OWNED_HOST_TIMEOUT_SECONDS
 
     async def sleep(self, seconds: float) -> None:
         """Sleep. Raises RequestDeferred if the spider closes, which Scrapy has no signal for."""
