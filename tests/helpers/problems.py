@@ -566,21 +566,31 @@ class OwnedForLong(OwnedByAnother):
         call_later(300.0, self.timer.stop)  # it expires 45 s later
 
 
-class WantsATurn(Extension):
-    """Another worker looks each second whether the host ``HOST`` is free; see ``turns``."""
+class OthersWork(Extension):
+    """Two other workers always have a request for the host ``HOST``; ``turns`` counts them.
+
+    As each crawl does, they look often, and own the host while its delay goes on.
+    """
 
     def spider_opened(self):
         context, host = Crawl.of(self.crawler).context, self.crawler.settings["HOST"]
-        other = Worker("other", context.started_at)
+        delay = self.crawler.settings.getfloat("DOWNLOAD_DELAY")
+        others = [Worker(name, context.started_at) for name in ("second", "third")]
 
         def look(connection):
-            ownership.beat(connection, other)
-            if ownership.take(connection, host, other).status == "ready":
-                self.crawler.stats.inc_value("turns")
-                ownership.let_go(connection, host, other)
+            for other in others:
+                ownership.beat(connection, other)
+                if ownership.take(connection, host, other).status != "ready":
+                    continue
+                permission = ownership.begin(connection, host, other, RequestLimits(delay, 60.0))
+                if permission.status == "ready":
+                    self.crawler.stats.inc_value("turns")
+                    times = permission.host.times
+                    ownership.end(connection, host, other, times, times, 0.0)
+                    ownership.let_go(connection, host, other)
 
         self.timer = create_looping_call(lambda: context.state.write(look))
-        self.timer.start(1.0)
+        self.timer.start(0.73)  # not in step with the crawl
 
     def spider_closed(self):
         self.timer.stop()

@@ -24,6 +24,8 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
     DownloadFailedError,
     IgnoreRequest,
     UnsupportedURLSchemeError,
@@ -453,7 +455,7 @@ def _guarded(
     async def guarded(**kwargs: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
             return await ensure_awaitable(method(**kwargs))
-        except (IgnoreRequest, Unreachable, DownloadFailedError, UnsupportedURLSchemeError):
+        except _OF_A_REQUEST:
             raise
         except Exception as error:
             raise failed(error) from error
@@ -461,6 +463,15 @@ def _guarded(
     return guarded
 
 
+#: What a middleware of ours raises about a request; every other exception is a mistake in it.
+_OF_A_REQUEST: Final = (
+    IgnoreRequest,
+    Unreachable,
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    UnsupportedURLSchemeError,
+)
 #: LifoSQLiteQueue has the same files as FifoSQLiteQueue.
 _STORAGES: Final = ("FifoDiskQueue", "LifoDiskQueue", "FifoSQLiteQueue")
 #: SIGHUP comes when a terminal is closed; not every system has it.

@@ -240,8 +240,8 @@ class BackoffMiddleware(Component):
         waiting = self._queue.frontier.count(host)
         effect = ""
         if seconds > self._context.options.max_wait and rank_of(request) is Rank.TARGET:
-            self._access.logged_hosts.add(host)
             if deferred := waiting + is_retried:
+                self._access.logged_hosts.add(host)
                 effect = f": {count_of(deferred, 'request')} deferred to a later run"
         elif waiting:
             effect = f", with {count_of(waiting, 'more request')} waiting"
@@ -281,7 +281,7 @@ class ProjectRetries:
     """Reads from Scrapy's own settings and ``meta`` keys how often to retry after a 429 or 503.
 
     A status that the project's callbacks handle is not retried, unless the request has
-    ``max_retry_times``. Scrapy's media pipelines handle every status, but have no callback.
+    ``max_retry_times``. Scrapy marks requests of its media pipelines so, which have no callback.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -303,8 +303,7 @@ class ProjectRetries:
         times = request.meta.get("max_retry_times")
         if isinstance(times, int | float):
             return ChosenRetries(int(times), "max_retry_times")
-        has_callback = request.callback is not NO_CALLBACK
-        if has_callback and (name := self._find_handling_setting(request, status)):
+        if name := self._find_handling_setting(request, status):
             return ChosenRetries(0, name)
         return None if self._times is None else ChosenRetries(self._times, "RETRY_TIMES")
 
@@ -312,11 +311,14 @@ class ProjectRetries:
         """Return the setting that makes HttpErrorMiddleware pass a status on to the spider."""
         meta = request.meta
         spider = self._crawler.spider
-        if meta.get("handle_httpstatus_all"):
+        has_callback = request.callback is not NO_CALLBACK
+        if has_callback and meta.get("handle_httpstatus_all"):
             return "handle_httpstatus_all"
         name = "handle_httpstatus_list"
         if name in meta:
             return name if _contains(meta[name], status) else None
+        if not has_callback:
+            return None
         if self._allows_all:
             return "HTTPERROR_ALLOW_ALL"
         if hasattr(spider, name):

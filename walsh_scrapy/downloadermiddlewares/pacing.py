@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _MAX_RESCHEDULES: Final = 1
 #: Seconds between two looks at a host that is busy with a request of this crawl.
 _BUSY_SECONDS: Final = 0.1
+#: Seconds for which a request that waits here leaves its host to other workers.
+_MAX_GIVE_WAY_SECONDS: Final = 10.0
 
 
 class PacingMiddleware(Component, RequestPreparer):
@@ -105,26 +107,29 @@ class PacingMiddleware(Component, RequestPreparer):
             raise
 
     async def _begin(self, request: Request, host: str, *, while_open: bool) -> None:
+        """Begin an exchange as soon as other workers have had a chance, for some seconds at most.
+
+        The requests of pages and of their files would else follow each other without an end.
+        """
+        clock = self._context.clock
+        gives_way_until = clock.monotonic() + _MAX_GIVE_WAY_SECONDS
         while True:
             self._deferred_hosts.check(request.url, rank_of(request))
+            for_others = self._hosts.seconds_for_others(host)
+            if for_others and clock.monotonic() < gives_way_until:
+                self._exchanges.let_go_inline(request, host)
+                await self._access.sleep(for_others)
+                self._exchanges.sweep()
+                continue
             await self._access.take(host, request)
             if self._hosts.is_busy(host):  # with a request of this worker, which ends soon
-                await self._pause(request, host, _BUSY_SECONDS)
+                await self._access.sleep(_BUSY_SECONDS)
                 self._exchanges.sweep()
                 continue
             seconds = await self._exchanges.begin(request, while_open=while_open)
             if not seconds:
                 return
-            await self._pause(request, host, seconds)
-
-    async def _pause(self, request: Request, host: str, seconds: float) -> None:
-        """Sleep; meanwhile this request is no reason to keep its host from other workers.
-
-        Those of a page and of its files would follow each other without an end.
-        """
-        if self._hosts.workers > 1:
-            self._exchanges.let_go_inline(request, host)
-        await self._access.sleep(seconds)
+            await self._access.sleep(seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """End the exchange: the delay of the host is measured from now.

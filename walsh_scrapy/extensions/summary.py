@@ -179,8 +179,8 @@ class Summary(Component):
         if 0 < seconds < math.inf:
             duration = f"at least {format_seconds(max(1.0, round(seconds)))} left"
         host = awaited(queue, self._context.retries, self._context.clock.monotonic())
-        if not host and (others := self._crawl.access.owned_by_others):
-            host = f"waiting for {shorten(tuple(others), 1)}, which another worker owns"
+        if not host and (others := self._crawl.access.awaited_from_others()):
+            host = f"waiting for {shorten(others, 1)}, which another worker owns"
         parts = [part for part in (counts, duration, host) if part]
         if self._display:
             self._display.show(parts)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
-from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    IgnoreRequest,
+)
 
 from walsh_scrapy.crawl.documents.robotparser import RobotsSignal
 from walsh_scrapy.crawl.hosts.ownedhosts import Hosts
@@ -181,8 +186,8 @@ class Robots(RobotsCache, RequestPreparer):
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.
         self._fetch_errors: dict[str, tuple[Denied | RequestDeferred, float]] = {}
-        #: Why a file did not come through the proxy that a request names: the proxy's failure.
-        self._proxy_errors: WeakKeyDictionary[Request, Exception] = WeakKeyDictionary()
+        #: Why a file did not come that a request of an own crawl needs: it fails as its page would.
+        self._connection_errors: WeakKeyDictionary[Request, Exception] = WeakKeyDictionary()
         self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
@@ -193,7 +198,7 @@ class Robots(RobotsCache, RequestPreparer):
             or self._deferred_hosts.has(request.url)
             or self.find(origin, request.url) is not None
             or self._fetch_error(origin) is not None
-            or request in self._proxy_errors
+            or request in self._connection_errors
         )
 
     def will_pass(self, request: Request) -> bool:
@@ -236,7 +241,7 @@ class Robots(RobotsCache, RequestPreparer):
         origin = origin_for(request)
         self._check_end(request)
         while (file := self.find(origin, request.url)) is None:
-            if (failure := self._proxy_errors.pop(request, None)) is not None:
+            if (failure := self._connection_errors.pop(request, None)) is not None:
                 raise failure
             if (error := self._fetch_error(origin)) is not None:
                 raise error
@@ -306,7 +311,7 @@ class Robots(RobotsCache, RequestPreparer):
                     self._defer_failed(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
                 self._send_signal(origin, file, needed_by)
-        except (HasCome, VisitTimeout, _ProxyFailed):
+        except (HasCome, VisitTimeout, _NotConnected):
             pass  # each request that needs it looks again
         except RequestDeferred as error:
             if subject_of(needed_by) and not isinstance(error, StillDue):
@@ -326,6 +331,21 @@ class Robots(RobotsCache, RequestPreparer):
                 error.remedy,
                 exc_info=error.__cause__,
             )
+
+    def _connection_error(
+        self, request: Request, error: Exception, hops: tuple[Hop, ...]
+    ) -> Exception | None:
+        """Return the error of the page in an own crawl: the project decides what follows from it.
+
+        None if a server was there that sent no robots.txt, or may have been.
+        """
+        if not self._is_own:
+            return None
+        if request.meta.get("proxy"):
+            reason = f"{request.url} did not come through its proxy: {error}"
+            return DownloadFailedError(reason)
+        is_absent = isinstance(error, CannotResolveHostError | DownloadConnectionRefusedError)
+        return error if is_absent and not hops else None
 
     async def _request_file(
         self, origin: str, url: str, needed_by: Request, earlier: RobotsCopy | None
@@ -369,11 +389,10 @@ class Robots(RobotsCache, RequestPreparer):
                     error, Denied | RequestDeferred | NotDelivered | HasCome | VisitTimeout
                 ):
                     raise
-                if self._is_own and request.meta.get("proxy"):
-                    reason = f"{url} did not come through its proxy: {error}"
-                    self._proxy_errors[needed_by] = DownloadFailedError(reason)
+                if failure := self._connection_error(request, error, hops):
+                    self._connection_errors[needed_by] = failure
                     self._spent.pop(origin, None)  # the host has not taken that time
-                    raise _ProxyFailed from error
+                    raise _NotConnected from error
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
                 is_dead = isinstance(error, Unreachable) and _is_of_targets(error, url, origin)
@@ -549,8 +568,8 @@ def origin_for(request: Request) -> str:
     return origin_of(request.url)
 
 
-class _ProxyFailed(Exception):
-    """A robots.txt did not come, because a proxy failed that the project has named."""
+class _NotConnected(Exception):
+    """A robots.txt of an own crawl did not come: no server, or no proxy, was there."""
 
 
 def _use_proxy_of(needed_by: Request, request: Request, *, is_own: bool) -> None:

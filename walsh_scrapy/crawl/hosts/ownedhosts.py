@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +25,7 @@ from scrapy.utils.asyncio import create_looping_call
 
 from walsh_scrapy.crawl.ticket import note, subject_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
-from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS, TakeoverGuard, slowed
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
@@ -69,6 +70,7 @@ class OwnedHost:
     since: float  #: when it was taken, by the monotonic clock
     reasons: set[object] = field(default_factory=set)
     is_busy: bool = False  #: a request is in flight
+    is_used: bool = False  #: a request was sent since it was taken
     is_deferred: bool = False  #: given up for the run
     copies: dict[str, RobotsCopy | None] = field(default_factory=dict)  #: by origin, in the state
     #: Writes the end of the last exchange, if it is pending; returns False if the host was lost.
@@ -148,6 +150,7 @@ class Hosts:
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._write_also: Callable[[Connection], None] = lambda _connection: None
         self._owned: dict[str, OwnedHost] = {}
+        self._let_go_at: dict[str, float] = {}  # by host, by the monotonic clock; not if alone
         self._in_flight: dict[Request, _InFlight] = {}
         self._visits: dict[str, _VisitedHost] = {}  # by the URL of its source
         self._doubtful: dict[str, DoubtfulAnswers] = {}  # by host
@@ -163,6 +166,18 @@ class Hosts:
     def should_give_way(self, host: str) -> bool:
         """Return True if a host was owned so long that other workers should get a turn there."""
         return self.workers > 1 and self._is_owned_for_long(host)
+
+    def seconds_for_others(self, host: str) -> float:
+        """Return for how long a host that this worker has just requested is left to other ones.
+
+        They look once a second.
+        """
+        if self.workers <= 1:
+            return 0.0
+        if owned := self._owned.get(host):
+            return RECHECK_SECONDS if owned.is_used else 0.0
+        let_go_at = self._let_go_at.get(host, -math.inf)
+        return max(0.0, let_go_at + RECHECK_SECONDS - self._context.clock.monotonic())
 
     def may_keep(self, host: str) -> bool:
         """Return True if a host may stay owned for its next request.
@@ -433,7 +448,7 @@ class Hosts:
             _warn_clock_set_back(host, snapshot)
             ready_at = snapshot.times.ready_at(limits.delay, limits.max_wait)
             return BeginResult("wait", max(0.001, ready_at - snapshot.now))
-        owned.is_busy = True
+        owned.is_busy = owned.is_used = True
         self._in_flight[request] = _InFlight(host, snapshot.times, logged[-1])
         note(request, until=moment + limits.allowed)
         return BeginResult("ready")
@@ -600,6 +615,8 @@ class Hosts:
             raise self._lost(host)
         if lets_go:
             del self._owned[host]
+            if self.workers > 1 and owned.is_used:
+                self._let_go_at[host] = self._context.clock.monotonic()
         return results[-1]
 
     def _write_rows(self, connection: Connection, host: str, owned: OwnedHost) -> bool:

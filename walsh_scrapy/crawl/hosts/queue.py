@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
 from walsh_scrapy.crawl.startup import Gate, Kind
@@ -470,8 +471,8 @@ class HostAccess:
         self.deferred_urls: set[tuple[str, str]] = set()
         #: The hosts whose deferred requests are logged, with one line for each host.
         self.logged_hosts: set[str] = set()
-        #: The hosts that a request found to be another worker's, with the first and the last time.
-        self.owned_by_others: dict[str, tuple[float, float]] = {}
+        # The hosts that a request found to be another worker's, with the first and the last time.
+        self._owned_by_others: dict[str, tuple[float, float]] = {}
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
@@ -497,9 +498,14 @@ class HostAccess:
             if self._has_waited_too_long(host, began):
                 raise self.make_deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
-        self.owned_by_others.pop(host, None)
+        self._owned_by_others.pop(host, None)
         if result == "deferred":
             raise self.make_deferral(f"{host} is given up for this run, maybe by another crawl")
+
+    def awaited_from_others(self) -> tuple[str, ...]:
+        """Return the hosts that a request waits for until another worker lets them go."""
+        since = self._context.clock.monotonic() - 2 * RECHECK_SECONDS
+        return tuple(host for host, (_, last) in self._owned_by_others.items() if last >= since)
 
     def _has_waited_too_long(self, host: str, began: float) -> bool:
         """Return True if a request has waited too long, since it ``began``, for another worker.
@@ -508,10 +514,10 @@ class HostAccess:
         ``WALSH_MAX_WAIT``, but those of a host together.
         """
         now = self._context.clock.monotonic()
-        first, last = self.owned_by_others.get(host, (began, now))
+        first, last = self._owned_by_others.get(host, (began, now))
         if now - last > OWNED_HOST_TIMEOUT_SECONDS:  # nobody has asked meanwhile
             first = began
-        self.owned_by_others[host] = first, now
+        self._owned_by_others[host] = first, now
         if self._is_own:
             return now - first > max(OWNED_HOST_TIMEOUT_SECONDS, self._context.options.max_wait)
         return now - began > OWNED_HOST_TIMEOUT_SECONDS
@@ -576,6 +582,8 @@ class HostAccess:
         A job keeps a request from the scheduler for its next start, because its duplicate filter
         would drop it when the spider makes it again.
         """
-        if self._queue.turn_of(request) is not None:
+        has_turn = self._queue.turn_of(request) is not None
+        if has_turn:
             self.deferred_requests.add(request)
-        self.deferred_urls.add((request.method, request.url))
+        if has_turn or request.callback is NO_CALLBACK:  # who sent it otherwise knows by its error
+            self.deferred_urls.add((request.method, request.url))
