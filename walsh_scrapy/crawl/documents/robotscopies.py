@@ -186,7 +186,7 @@ class Robots(RobotsCache, RequestPreparer):
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.
         self._fetch_errors: dict[str, tuple[Denied | RequestDeferred, float]] = {}
-        #: Why a file did not come that a request of an own crawl needs: it fails as its page would.
+        #: Why a request of an own crawl has no file: it fails with the same error.
         self._connection_errors: WeakKeyDictionary[Request, Exception] = WeakKeyDictionary()
         self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
@@ -335,9 +335,9 @@ class Robots(RobotsCache, RequestPreparer):
     def _connection_error(
         self, request: Request, error: Exception, hops: tuple[Hop, ...]
     ) -> Exception | None:
-        """Return the error of the page in an own crawl: the project decides what follows from it.
+        """Return the error with which a page of an own crawl fails, which the project may retry.
 
-        None if a server was there that sent no robots.txt, or may have been.
+        None if there may have been a server that sent no robots.txt.
         """
         if not self._is_own:
             return None

@@ -150,7 +150,8 @@ class Hosts:
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._write_also: Callable[[Connection], None] = lambda _connection: None
         self._owned: dict[str, OwnedHost] = {}
-        self._let_go_at: dict[str, float] = {}  # by host, by the monotonic clock; not if alone
+        # The hosts that were let go in the last second, the oldest first, by the monotonic clock.
+        self._let_go_at: dict[str, float] = {}
         self._in_flight: dict[Request, _InFlight] = {}
         self._visits: dict[str, _VisitedHost] = {}  # by the URL of its source
         self._doubtful: dict[str, DoubtfulAnswers] = {}  # by host
@@ -616,8 +617,15 @@ class Hosts:
         if lets_go:
             del self._owned[host]
             if self.workers > 1 and owned.is_used:
-                self._let_go_at[host] = self._context.clock.monotonic()
+                self._note_let_go(host)
         return results[-1]
+
+    def _note_let_go(self, host: str) -> None:
+        now = self._context.clock.monotonic()
+        self._let_go_at.pop(host, None)
+        self._let_go_at[host] = now
+        while self._let_go_at[oldest := next(iter(self._let_go_at))] < now - RECHECK_SECONDS:
+            del self._let_go_at[oldest]
 
     def _write_rows(self, connection: Connection, host: str, owned: OwnedHost) -> bool:
         """Write the pending rows; return False if the host was lost: waits only become longer."""
